@@ -28,7 +28,7 @@ def facts_in_words(instance: Instance, sizes: Sizes, *, wide: bool = True) -> li
         f"KV memory {_limit(machine.memory)} {units.kv}{f', given out by {machine.block}' * (machine.block > 1)}; "
         f"host {_limit(machine.host_memory)}; "
         f"largest peak {sizes.largest_peak:,}, all peaks together {sizes.sum_of_peaks:,}",
-        f"a batch takes {_budgets(machine, units)}; {switches}",
+        f"a batch takes {_budgets(machine, units)}; {switches}{', drop and work' * machine.drop_and_work}",
         cost if wide or len(cost) <= COLUMNS or isinstance(instance.cost, OwnCost) else _least(instance.cost, units),
     ]
     if instance.contents:

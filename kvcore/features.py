@@ -33,6 +33,7 @@ class Feature(StrEnum):
     PARTIAL = "partial"
     PAUSE = "pause"
     NO_PAUSE = "no pause"
+    DROP_AND_WORK = "drop_and_work"
     ARRIVALS = "arrivals"
     WEIGHTS = "weights"
     SLO = "SLOs"
@@ -106,6 +107,7 @@ MACHINE: dict[str, Row | None] = {
     "evict": _but(False, Feature.EVICT),
     "partial": _but(False, Feature.PARTIAL),
     "pause": _by({True: Feature.PAUSE, False: Feature.NO_PAUSE}),
+    "drop_and_work": _but(False, Feature.DROP_AND_WORK),
     "same_batch": _but(True, Feature.SHARED),
 }
 REQUEST: dict[str, Row | None] = {

@@ -132,6 +132,7 @@ class Machine(Noun):
     evict: bool = False
     partial: bool = False
     pause: bool = True
+    drop_and_work: Annotated[bool, Field(exclude_if=lambda on: not on)] = False
     same_batch: Annotated[bool, Field(exclude_if=bool)] = True
 
     @model_validator(mode="after")

@@ -347,10 +347,12 @@ class Execution:
         return False
 
     def rule_4_residence(self, works: list[Work], moves: list[MoveMade]) -> None:
-        """R4: what works has no KV on the host, and loses none in this batch, unless R9 allows or orders it."""
+        """R4: what works has no KV on the host, and loses none in this batch but by R9 (or a drop, `drop_and_work`)."""
         if not (self.host or moves):
             return
-        evicted = {move.state.request.id: move for move in moves if move.evicts and not self.allowed_by_rule_9(move)}
+        free = "drop" if self.machine.drop_and_work else None
+        taken = [move for move in moves if move.evicts and move.kind != free and not self.allowed_by_rule_9(move)]
+        evicted = {move.state.request.id: move for move in taken}
         for state, *_ in works:
             id = state.request.id
             if state.host:

@@ -214,6 +214,7 @@ machine = {
     "memory": limit, "block": (integer(1), 1), "host_memory": (optional(number), 0),
     **dict.fromkeys(BATCH.values(), (limit, None)), "hybrid": (switch, True), "chunked": (switch, True),
     "evict": (switch, False), "partial": (switch, False), "pause": (switch, True), "same_batch": (switch, True),
+    "drop_and_work": (switch, False),
 }  # fmt: skip
 handling = one_of("preserve", "discard", "swap", "free")
 call = {"duration": number, "returns": (number, 0), "handling": (handling, "free")}
@@ -302,7 +303,8 @@ def prefill_budget(machine: Box) -> int | None:
     return machine.batch_tokens if machine.prefill_tokens is None else machine.prefill_tokens
 
 
-ONLY_GIVEN: dict[str, Any] = {"max_new": None, "slo_class": None, "path": None, "same_batch": True, "contents": []}
+ONLY_GIVEN: dict[str, Any] = {"max_new": None, "slo_class": None, "path": None, "same_batch": True, "contents": [],
+                              "drop_and_work": False}  # fmt: skip
 
 
 def given(each: Box) -> Box:
@@ -967,7 +969,7 @@ class Execution:
                 self.breach(9, state, "swap_in during a call that preserves")
             ordered = state.due is not None and ORDERED.get(state.window) == kind
             if kind != "swap_in" and state.window != "free" and not ordered:
-                if k:
+                if k and not (kind == "drop" and self.machine.drop_and_work):
                     evicted.add(state)
                 if in_call or not self.machine.evict:
                     self.breach(8, state, f"{kind} that neither a call nor evict allows")
@@ -2891,6 +2893,8 @@ def prove(instance: Box, proof: Box, objective: str) -> Amount:
     if (TAIL if tail_of(objective) else objective) not in objectives:
         raise NotChecked(f"a proof of kind {proof.kind} is not checked here for {objective}")
     kinds = {proof.kind, proof.get("proof", proof).kind}
+    if instance.machine.drop_and_work and kinds != {"alone"}:
+        raise NotChecked(f"a proof of kind {proof.kind} is not checked here with drop_and_work")
     if instance.contents and not kinds <= WITH_CONTENTS:
         raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_CONTENTS))} is not checked here with contents")
     return function(instance if proof.kind == "enumeration" else note_prefixes(instance), proof, objective)

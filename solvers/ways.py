@@ -212,7 +212,7 @@ BOUND = _relaxation("bound", takes=Alone.takes, plans=True, endless=True, what="
 """All of them, one after another."""
 IMPROVE = Way("improve", Solver("improve", "nothing: policies with other parameters and priorities find schedules"),
               None, run="solvers.improve:run",
-              takes=Takes(RULES | OBJECTIVES | {Feature.PERCENTILE, Feature.SHARED}),
+              takes=Takes(RULES | OBJECTIVES | {Feature.PERCENTILE, Feature.SHARED, Feature.DROP_AND_WORK}),
               plans=True, endless=True, what="the search among policies", horizon="it proves nothing")
 MODELS = [Way(of, by, "solver", run="solvers.milp:run", horizon="", takes=Takes(RULES | OBJECTIVES | {Feature.SHARED}),
               counts=by is _GUROBI)

@@ -73,6 +73,8 @@ def _check(instance: Instance, block: int, slot: int, headroom: int) -> None:
     for switch in ("chunked", "hybrid", "pause"):
         if not getattr(instance.machine, switch):
             raise BadInput(f"{instance.name}: only a machine with {switch} is coarsened; set it to true")
+    if instance.machine.drop_and_work:
+        raise BadInput(f"{instance.name}: only a machine without drop_and_work is coarsened; set it to false")
 
 
 def _headroom(machine: Machine, block: int, slot: int) -> int:

@@ -9,15 +9,12 @@ Each workload is random and tight of memory. A difference is printed: seed, batc
 import argparse
 import random
 from collections.abc import Callable
-from copy import copy
 from functools import partial
 from pathlib import Path
 
 from benchmarks.engines.sglang import Sglang
 from benchmarks.engines.vllm import Step, Vllm
 from heuristics import get_policy, trace_policy
-from heuristics.engine.job import Job
-from heuristics.engine.plan import Plan
 from heuristics.engine.serving import ServingEngine
 from heuristics.policies.sglang import SGLang
 from heuristics.policies.sglang_prefix import SGLangPrefix
@@ -64,7 +61,7 @@ def workload(seed: int, *, calls: bool, weights: bool, shared: bool) -> Instance
     blocks = draw.randint(max(peaks), max(max(peaks), min(sum(peaks), max(peaks) * draw.choice((1, 2, 4)))))
     machine = Machine(
         memory=blocks * block, block=block, batch_tokens=draw.choice((4, 8, 16, 32, 64, 256)) * draw.choice((1, scale)),
-        batch_requests=draw.choice((2, 3, 5, 8, 256)), evict=True, partial=True,
+        batch_requests=draw.choice((2, 3, 5, 8, 256)), evict=True, partial=True, drop_and_work=True,
     )  # fmt: skip
     nodes = tuple(
         Node(id=f"n{k}", parent=None if parent < 0 else f"n{parent}", blocks=1) for k, parent in enumerate(tree)
@@ -110,21 +107,11 @@ def branch(tree: list[int], node: int) -> list[int]:
     return [*branch(tree, tree[node]), node] if node >= 0 else []
 
 
-def ours(instance: Instance, policy: ServingEngine) -> tuple[list[Step], set[int], bool]:
-    """Return the policy's batches, those in which R4 made a request wait, and whether any reuses."""
-    held, policy = set[int](), copy(policy)
-    may_join = policy.may_join
-
-    def asked(job: Job, plan: Plan) -> bool:
-        joins = may_join(job, plan)
-        if not joins:
-            held.add(policy._batch)
-        return joins
-
-    vars(policy)["may_join"] = asked
+def ours(instance: Instance, policy: ServingEngine) -> tuple[list[Step], bool]:
+    """Return the policy's batches, and whether any reuses."""
     batches = trace_policy(instance, policy, compress=False).schedule.batches
     steps = [Step(one.start, [*one.work.items()], dict(one.drop)) for one in batches]
-    return steps, held, any(one.reuse for one in batches)
+    return steps, any(one.reuse for one in batches)
 
 
 def difference(theirs: list[Step], mine: list[Step], *, lost: bool) -> int | None:
@@ -166,23 +153,21 @@ def main() -> None:
         run = partial(sglang.run, policy=policy)
     shared, weights = isinstance(policy, VllmV1Prefix | SGLangPrefix), isinstance(policy, VllmV1) and policy.priority
     lost = not (given.calls or shared or policy.ahead)
-    equal = preempting = by_r4 = reusing = 0
+    equal = preempting = reusing = 0
     for seed in range(given.first, given.first + given.seeds):
         instance = workload(seed, calls=given.calls, weights=weights, shared=shared)
         instance = limited(instance) if given.sglang else instance
-        theirs, (mine, held, reuses) = run(instance), ours(instance, policy)
+        theirs, (mine, reuses) = run(instance), ours(instance, policy)
         reusing += reuses
         at = difference(theirs, mine, lost=lost)
         equal += at is None
         preempting += any(step.lost for step in theirs)
-        by_r4 += at in held
-        if at is not None and at not in held:
+        if at is not None:
             print(f"seed {seed}, batch {at}: {engine.name} {theirs[at : at + 1]}, {policy.name} {mine[at : at + 1]}")
     with_calls = " with calls" if given.calls else ""
     print(
         f"{engine.name} and {policy.name}: {equal} of {given.seeds} workloads{with_calls} equal, {preempting} preempt, "
-        f"{reusing} reuse; "
-        f"{by_r4} differ where R4 makes a request wait, {given.seeds - equal - by_r4} otherwise"
+        f"{reusing} reuse"
     )
 
 

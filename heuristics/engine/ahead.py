@@ -14,8 +14,8 @@ class PlansAhead(ServingEngine):
     It does not see arrivals, calls that end, and requests that end or call while batch n runs. Such a request gets no
     further token, as its length is the engine's stop (`max_tokens`). It still counts as running, and holds its memory,
     until batch n + 1 starts. Where the plan is empty, the engine plans again at the end of batch n. Not modelled: a
-    stop that only the model's output shows (EOS), for which the engine computes one more token; a request that an empty
-    plan preempts keeps its KV.
+    stop that only the model's output shows (EOS), for which the engine computes one more token. A request that an empty
+    plan preempts keeps its KV, unless the machine has `drop_and_work`.
 
     A subclass gives `step`, which plans a batch.
     """

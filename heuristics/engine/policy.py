@@ -63,7 +63,7 @@ class Policy(ABC):
     knows: Knows = "online"
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "min-waste"
     """Who handles free calls: the min-waste rule or preserve, both beforehand, or the policy by its moves."""
-    takes: ClassVar[Takes] = Takes(RULES | {Feature.OWN_COST})
+    takes: ClassVar[Takes] = Takes(RULES | {Feature.OWN_COST, Feature.DROP_AND_WORK})
     """The features of an instance that it takes."""
     shares: bool = False  # the engine reuses and forgets contents for it
     foresight: Foresight | None = None

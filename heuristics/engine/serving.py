@@ -79,8 +79,8 @@ class ServingEngine(Policy):
         self.waiting.append(job)
 
     def may_join(self, job: Job, plan: Plan) -> bool:
-        """Whether the rules let it work in this batch: not if it loses KV in it (R4, R9)."""
-        return job.id not in plan.dropped or job.handling in ("free", "discard")
+        """Whether the rules let it work in this batch: not if it loses KV in it (R4, R9), but with `drop_and_work`."""
+        return job.id not in plan.dropped or self.machine.drop_and_work or job.handling in ("free", "discard")
 
     def limit(self, job: Job) -> int:
         """Return the tokens that the engine believes it may still generate before its call or end.

@@ -10,7 +10,7 @@ from heuristics.engine.plan import Plan
 from heuristics.engine.unified import Unified
 from heuristics.engine.view import View
 from heuristics.policies.index import Marginal, Step
-from kvcore.features import RULES, Takes
+from kvcore.features import RULES, Feature, Takes
 
 CHUNK = 512  # tokens that refills take of a batch, so that a first token that comes waits little
 
@@ -29,7 +29,7 @@ class FirstTokens(Unified):
 
     name = "first-tokens"
     knows = "predictions"
-    takes = Takes(RULES)
+    takes = Takes(RULES | {Feature.DROP_AND_WORK})
     swapped_wait = True
 
     def start(self, view: View) -> None:

@@ -101,7 +101,7 @@ class Index(Unified):
     """
 
     knows = "predictions"
-    takes = Takes(RULES | {Feature.SHARED})
+    takes = Takes(RULES | {Feature.SHARED, Feature.DROP_AND_WORK})
     shares = True
     swapped_wait = True
     r0: float | None = None

@@ -10,7 +10,7 @@ from heuristics.engine.plan import Plan
 from heuristics.engine.radix_tree import RadixTree, TreeNode
 from heuristics.engine.view import View
 from heuristics.policies.sglang import SGLang
-from kvcore.features import RULES, Feature, Takes
+from kvcore.features import Feature, Takes
 from kvcore.instance import LIMIT
 
 Block = tuple[str, int]
@@ -32,7 +32,7 @@ class SGLangPrefix(SGLang):
 
     name = "sglang-fcfs"
     by_prefix: bool = False
-    takes: ClassVar[Takes] = Takes((RULES | {Feature.OWN_COST, Feature.SHARED}) - {Feature.PRESERVE, Feature.SWAP})
+    takes: ClassVar[Takes] = Takes((SGLang.takes.features | {Feature.SHARED}) - {Feature.PRESERVE, Feature.SWAP})
 
     def start(self, view: View) -> None:
         super().start(view)

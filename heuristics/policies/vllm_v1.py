@@ -33,7 +33,8 @@ class VllmV1(PlansAhead):
 
     name = "vllm-v1"
     rule = (
-        "One token budget, running before waiting, first come first served, admitted if all of it fits; calls discard"
+        "One token budget, running before waiting, first come first served, admitted if all of it fits; calls discard; "
+        "vLLM's defaults but the prefix cache and planning ahead (vllm-v1-prefix-async has both)"
     )
     source = "vLLM 0.33.0, vllm/v1/core/sched/scheduler.py"
     gate: bool = True
@@ -109,7 +110,7 @@ class VllmV1(PlansAhead):
                 order.append(job)
                 _pay(left, job, tokens)
                 room -= job.growth(tokens)
-        if not (first or taken):
+        if not (first or taken or (victims and self.stale and self.machine.drop_and_work)):
             return not victims and all(job.index in self.leaving for job in self.running)
         admits = len(victims) == self.preempted
         for job in order:
@@ -183,7 +184,9 @@ VARIANTS = (
     VllmV1().called(
         "vllm-v1-priority-0.32", "As vllm-v1-priority; who preempts itself ends the step", priority=True, ends_step=True
     ),
-    VllmV1().called("vllm-v1-async", "As vllm-v1; a batch is planned as the one before it starts", ahead=True),
+    VllmV1().called(
+        "vllm-v1-async", "As vllm-v1; a batch is planned as the one before it starts, vLLM's default", ahead=True
+    ),
 )
 
 

@@ -9,7 +9,7 @@ from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.view import View
 from heuristics.policies.vllm_v1 import VllmV1
-from kvcore.features import RULES, Feature, Takes
+from kvcore.features import Feature, Takes
 from kvcore.instance import LIMIT, Machine
 
 Block = tuple[str, int]
@@ -22,17 +22,15 @@ class VllmV1Prefix(VllmV1):
     `ahead`, once their tokens are known. Freed blocks stay until memory is needed: the longest free go first, a
     request's from its end. A call that preserves holds them until its request runs again; where none runs, those behind
     the first lose theirs. Blocks beyond a path are never found; `kv.own(instance)` puts all on it. One preempted and
-    admitted again before a batch keeps its KV (R4), in vLLM whole blocks. With `priority`, vLLM also finds blocks that
-    a preemption has kept from being computed.
+    admitted again before a batch keeps its KV, in vLLM whole blocks (here with `drop_and_work`). With `priority`, vLLM
+    also finds blocks that a preemption has kept from being computed.
 
     Guarantee: nothing is known. Running time: O(blocks) a batch. Source: vLLM 0.33.0, vllm/v1/core/kv_cache_manager.py.
     """
 
     name = "vllm-v1-prefix"
     drains = False
-    takes: ClassVar[Takes] = Takes(
-        (RULES | {Feature.OWN_COST, Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.SWAP}
-    )
+    takes: ClassVar[Takes] = Takes((VllmV1.takes.features | {Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.SWAP})
 
     def why_not(self, machine: Machine) -> str | None:
         reason = super().why_not(machine)
@@ -148,7 +146,7 @@ class VllmV1Prefix(VllmV1):
         return self.memory.find(self.path(job)[: (job.known - 1) // self.machine.block])
 
     def may_join(self, job: Job, plan: Plan) -> bool:
-        return job not in self.lost or job.handling in ("free", "discard")
+        return job not in self.lost or self.machine.drop_and_work or job.handling in ("free", "discard")
 
     def admit(self, plan: Plan) -> None:
         most = min(self.machine.batch_requests or LIMIT, self.max_num_seqs)
@@ -209,6 +207,8 @@ class VllmV1Prefix(VllmV1):
 VARIANTS = (
     VllmV1Prefix().called("vllm-v1-prefix-priority", "As vllm-v1-prefix; larger weights first", priority=True),
     VllmV1Prefix().called(
-        "vllm-v1-prefix-async", "As vllm-v1-prefix; a batch is planned as the one before it starts", ahead=True
+        "vllm-v1-prefix-async",
+        "vLLM's defaults: as vllm-v1-prefix; a batch is planned as the one before it starts",
+        ahead=True,
     ),
 )

@@ -43,6 +43,7 @@ MACHINE = {
     "evict": _switch("evict", "KV may be dropped or swapped outside calls (default: it may)"),
     "partial": _switch("partial", "also a part of a request's KV"),
     "pause": _switch("pause", "a request that holds KV may sit out"),
+    "drop_and_work": _switch("drop-and-work", "a batch may drop KV of a request and work on it"),
     "same_batch": _switch("same-batch", "contents computed in a batch are reused in it"),
 }
 """The option of each key of the machine; defaults are the cost's machine, or the command's."""

@@ -142,6 +142,8 @@ def prove(instance: Box, proof: Box, objective: str) -> Amount:
     if (TAIL if tail_of(objective) else objective) not in objectives:
         raise NotChecked(f"a proof of kind {proof.kind} is not checked here for {objective}")
     kinds = {proof.kind, proof.get("proof", proof).kind}
+    if instance.machine.drop_and_work and kinds != {"alone"}:
+        raise NotChecked(f"a proof of kind {proof.kind} is not checked here with drop_and_work")
     if instance.contents and not kinds <= WITH_CONTENTS:
         raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_CONTENTS))} is not checked here with contents")
     return function(instance if proof.kind == "enumeration" else note_prefixes(instance), proof, objective)

@@ -154,7 +154,7 @@ class Execution:
                 self.breach(9, state, "swap_in during a call that preserves")
             ordered = state.due is not None and ORDERED.get(state.window) == kind
             if kind != "swap_in" and state.window != "free" and not ordered:
-                if k:
+                if k and not (kind == "drop" and self.machine.drop_and_work):
                     evicted.add(state)
                 if in_call or not self.machine.evict:
                     self.breach(8, state, f"{kind} that neither a call nor evict allows")

@@ -124,6 +124,13 @@ HAND = {
     # only A's end makes room for B, and no other request runs
     "async: an empty plan waits for the end of the batch": ("A 2 2 n2; B 3 1 n1", {"memory": 4}, {
         "vllm-v1-async": "A2 | A1 | B3.", "sglang-overlap": "A2 | A1 | B3."}),
+    # A's last token is being made, B lacks a block and is preempted; A has ended when B is admitted again. Of B's two
+    # blocks the second is not found: its token was not known yet
+    "async: an empty plan preempts": ("A 1 2; B 3 3", {"memory": 6, "block": 2, "partial": True}, {
+        "vllm-v1-async": "* | * | B1.", "vllm-v1-prefix-async": "* | * | B1."}),
+    "async: with drop_and_work it loses its KV": (
+        "A 1 2; B 3 3", {"memory": 6, "block": 2, "partial": True, "drop_and_work": True},
+        {"vllm-v1-async": "* | * | B5 -B4.", "vllm-v1-prefix-async": "* | * | B3 -B4."}),
     # --- where released code differs from papers (docs/fidelity.md)
     "1: the released chunk counts decodes": (
         "A 8 4; B 1024 1 @1", {}, {"sarathi-serve": "* | A1 B511", "sarathi": "* | A1 B512"}),

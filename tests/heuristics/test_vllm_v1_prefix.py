@@ -37,7 +37,7 @@ def test_without_contents_it_is_vllm_v1(other: str) -> None:
     ran = 0
     for seed in few(range(90)):
         on = serving(seed)
-        on = on.replace(machine=on.machine.replace(prefill_tokens=None))
+        on = on.replace(machine=on.machine.replace(prefill_tokens=None, drop_and_work=seed % 2 > 0))
         theirs = run_policy(on, get_policy(f"vllm-v1{other}"))
         batches = [b for written in theirs.batches for b in [written, *[written.again(-1)] * (written.repeat - 1)]]
         mine = run_policy(on, get_policy(f"vllm-v1-prefix{other}")).batches
@@ -53,7 +53,7 @@ def test_it_runs_whatever_is_shared(name: str) -> None:
     for seed in few(range(180)):
         on = serving(seed)
         on = on.with_calls_handled("preserve") if seed % 3 == 0 else on
-        on = on.replace(machine=on.machine.replace(prefill_tokens=None))
+        on = on.replace(machine=on.machine.replace(prefill_tokens=None, drop_and_work=seed % 2 > 0))
         on = own(with_contents(random.Random(seed), on))
         if not on.machine.same_batch:
             on = on.replace(machine=on.machine.replace(same_batch=True))

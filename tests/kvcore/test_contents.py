@@ -85,7 +85,7 @@ def test_nothing_of_it_is_written_without_contents() -> None:
     plain = instance(request("R1", 3, 1))
     unused = plain.replace(contents=nodes(("a", None, 3)), version=2)
     assert (unused, unused.sha256, unused.version) == (plain, plain.sha256, 1)
-    assert not {"contents", "path", "same_batch", "forget", "reuse"} & {
+    assert not {"contents", "path", "same_batch", "drop_and_work", "forget", "reuse"} & {
         *plain.model_dump(), *plain.model_dump()["machine"], *plain.model_dump()["requests"][0],
         *Batch(start=0).model_dump(),
     }  # fmt: skip

@@ -55,6 +55,9 @@ SOLVED = [
     # on with is a decode, unless something was returned or its KV was dropped: then it runs beside B's prompt
     *((f"A 1 1/0{call} 1; B 1 1 @1", {"hybrid": False}, "makespan", end)
       for call, end in (("p", 3), ("+1p", 2), ("f", 2))),
+    # the same without calls: A drops its token and refills two beside B's prompt
+    *(("A 1 2; B 1 1 @1", {"hybrid": False, "evict": True, "drop_and_work": both}, "makespan", end)
+      for both, end in ((False, 3), (True, 2))),
 ]  # fmt: skip
 
 

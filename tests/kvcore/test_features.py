@@ -138,7 +138,7 @@ def on_paths(kind):
 
 
 DRAWERS = {
-    Alone: on_paths(tiny([*OBJECTIVES, *NAMES])),
+    Alone: on_paths(tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True))),
     Shares: on_paths(tiny([*OBJECTIVES])),
     LateWindows: on_paths(urgently),
     LateTail: on_paths(lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)])),
@@ -303,7 +303,10 @@ ALIKE = tuple(request(id, 1, 1, path=("a", 1)) for id in "AB")
 SHARED = PLAIN.replace(contents=(Node(id="a", blocks=1),), requests=ALIKE)
 WORDS = "a field that no feature names"
 PREFIXES = "shared prefixes"
-NEWS = pytest.mark.parametrize(("new", "words"), [(NEW, WORDS), (SHARED, PREFIXES)], ids=["a new field", "contents"])
+DROPS = PLAIN.replace(machine=PLAIN.machine.replace(drop_and_work=True))
+NEWS = pytest.mark.parametrize(
+    ("new", "words"), [(NEW, WORDS), (SHARED, PREFIXES), (DROPS, "drop_and_work")], ids=["a field", "contents", "drops"]
+)
 TAKEN = {LateWindows: LATE, LateTail: "p99-ttft"}
 
 
@@ -399,7 +402,9 @@ def test_every_field_is_named_and_none_that_is_gone():
     for noun, table in zip(nouns, NAMED, strict=True):
         assert table.keys() == noun.model_fields.keys(), noun.__name__
     assert {*OBJECTIVES} == {*WHOLE}
-    assert {*Feature} == RULES | WHOLE | {Feature.PERCENTILE, Feature.OWN_COST, Feature.SHARED, Feature.UNNAMED}
+    assert {*Feature} == RULES | WHOLE | {
+        Feature.PERCENTILE, Feature.OWN_COST, Feature.SHARED, Feature.DROP_AND_WORK, Feature.UNNAMED,
+    }  # fmt: skip
 
 
 def test_the_first_rules_are_closed():

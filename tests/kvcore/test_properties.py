@@ -5,13 +5,15 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
 from heuristics import PolicyError, Unsuited, get_policy, run_policy
 from tests.fuzz.case import looked_at
 from tests.fuzz.referee import PART, agree
-from tests.support.drawer import crowded_instance, draw_instance
+from tests.support.drawer import crowded_instance, draw_instance, tiny_instance
+from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
 from tests.support.random_schedules import mutate, random_schedule
 
@@ -39,6 +41,26 @@ def test_schedules_of_policies_and_mutants_of_them(seed):
         for _ in range(3):
             agree(instance, mutate(draw, instance, schedule))
     assert valid
+
+
+def test_a_batch_that_drops_and_works():
+    """Optima are no worse with `drop_and_work`; without it their schedules break R4 where a batch does both."""
+    seen, off = Counter[str](), {"drop_and_work": False}
+    for seed in few(range(360), 12):
+        profile = {"slo": False, "requests": 2, "evict": True, "calls": (0, 0, 1), "host_memory": "none",
+                   "hybrid": (False, False, True)}  # fmt: skip
+        drawn, objective = tiny_instance(seed, drop_and_work=True, **profile), ("total-flow-time", "makespan")[seed % 2]
+        value, schedule = exhaustive_optimum(drawn, objective)
+        plain = drawn.replace(machine=drawn.machine.replace(**off))
+        without, usual = exhaustive_optimum(plain, objective)
+        assert agree(drawn, schedule) == agree(drawn, usual.replace(instance_sha256=drawn.sha256)) == 0
+        broken = agree(plain, schedule.replace(instance_sha256=plain.sha256))
+        assert broken in (0, 4)
+        assert value <= without if broken else value == without
+        agree(drawn, mutate(random.Random(seed), drawn, schedule))
+        seen.update(better=value < without, breaks=broken == 4)
+    assert seen["better"], seen
+    assert seen["breaks"] > seen["better"], seen
 
 
 def drawn_schedules():

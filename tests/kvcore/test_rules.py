@@ -82,6 +82,11 @@ CASES = {
             ("2 <A3 A1", None), ("2 <A2 | 3 <A1 A1", None), ("2 <A2 A2", "4 2 A"), ("2 A4", "4 2 A"))]),
     "R4: a request does not work where its KV is evicted": ([a(2, 2)], [
         (BOTH, "0 A2 | 1 -A1 A1", "4 1 A"), (BOTH, "0 A2 | 1 >A1 A1", "4 1 A")]),
+    "R4: with drop_and_work it does where its KV is dropped": ([a(2, 2), b(1, 1)], [
+        *((BOTH | {"drop_and_work": True}, text, said) for text, said in (
+            ("0 A2 | 1 -A1 A2 | 2 B1", None), ("0 A2 | 1 -A2 A3 B1", None), ("0 A2 | 1 -A1 A1 B1 | 2 A1", None),
+            ("0 A2 | 1 >A1 A1", "4 1 A"), ("0 A2 | 1 -A1 A3", "3 1 A"))),
+        ({"drop_and_work": True}, "0 A2 | 1 -A2 A3 B1", "8 1 A")]),
     "R4: others do": ([a(2, 2), b(1, 1)], [
         (BOTH, "0 A2 | 1 -A1 B1 | 2 A2", None), (BOTH, "0 A2 | 1 >A1 B1 | 2 <A1 A1", None)]),
     "R4: an eviction that is brought back at once still forbids work": ([a(2, 2)], [

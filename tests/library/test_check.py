@@ -256,6 +256,8 @@ def test_searches_over_slots_that_are_not_made(monkeypatch):
     slow = instance.replace(cost=Cost((CostFunction(busy=1, tokens=1),)))
     with pytest.raises(check.Broken, match="a search over slots is for batches that last one tick"):
         check.verify_certificate(loaded(slow), slots_file(slow, "makespan", 1))
+    with pytest.raises(check.NotChecked, match="a proof of kind pairs is not checked here with drop_and_work"):
+        check.prove(loaded(tiny_instance(1, drop_and_work=True)), check.Box(kind="pairs"), "total-flow-time")
     alike = tuple(Request(id=f"R{k}", prompt=1, segments=(Segment(decode=1),)) for k in range(101))
     many = Instance(machine=Machine(memory=6), requests=alike)
     with pytest.raises(check.NotChecked, match="more than 100 requests are not searched"):

@@ -131,6 +131,7 @@ class Profile:
     evict: Values = (False, True)
     partial: Values = (False, False, True)
     pause: Values = (False, True)
+    drop_and_work: Values = (False,)
     cost: Values = ("unit", "linear", "two-functions")
     """Of `COSTS`, or functions."""
 
@@ -256,6 +257,7 @@ def _machine(draw: Random, profile: Profile, requests: tuple[Request, ...]) -> M
     budgets = {name: least + draw.randint(0, 4) if n == "enough" else n for name, n in budgets.items()}
     if None not in budgets.values():
         budgets["prefill_tokens"] = min(budgets.values())
+    switches["drop_and_work"] = _one(draw, profile.drop_and_work)
     return Machine(memory=memory, block=block, host_memory=host, batch_requests=batch_requests, **budgets, **switches)
 
 

@@ -327,6 +327,7 @@ class Truth:
             options = []
             if self.machine.pause or not local.worked or evicted:
                 options.append((local._replace(device=device, host=host, due=False, worked=False), 0, 0))
+            licensed |= self.machine.drop_and_work and not moves[1]
             if host == 0 and not local.wait and (licensed or not evicted):
                 ends = (end for end in range(block, min(block * length, known - 1) + 1, block) if end > device)
                 for reuse in (0, *(end - device for end in ends)):
