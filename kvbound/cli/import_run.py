@@ -64,8 +64,8 @@ def run(
         if instance or requests or map_ or instance_out or tolerate or any(slos.values()):
             raise BadInput(f"{log} has times of requests ({form}): give only --take, --time-limit and the machine")
         with LiveLine(f"reading {log}"):
-            about = {"machine": setting.machine(TRACE_MACHINE), "tick": setting.tick, "cost": setting.cost}
-            measured = read_measured(log, form, take=take, **about)
+            machine = setting.machine(TRACE_MACHINE)
+            measured = read_measured(log, form, machine=machine, take=take, tick=setting.tick, cost=setting.cost)
         return _bound(measured, out, time_limit or 60, setting, json)
     if instance is not None:
         if requests or map_ or instance_out or setting.given or take or any(slos.values()):

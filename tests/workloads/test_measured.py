@@ -71,6 +71,8 @@ def test_an_unknown_file_is_refused(tmp_path):
     assert form_of(tmp_path / "x.csv") is None
     with pytest.raises(BadInput, match="format of a run"):
         read(tmp_path / "x.csv")
+    with pytest.raises(BadInput, match="come from a file, not from standard input"):
+        read("-", form="blis")
     with pytest.raises(BadInput, match="--take is from 1 to 3, the number of requests that were done, not 4"):
         read(DATA / "blis.csv", take=4)
 

@@ -110,6 +110,8 @@ def read_measured(
     seconds. BadInput: the file is not of this form, with line and column, or its run has several devices.
     """
     form = form or form_of(path)
+    if str(path) == "-":
+        raise BadInput("times of requests come from a file, not from standard input: its first line is read twice")
     if form not in FORMS:
         raise unknown("format of a run", form or str(path), FORMS)
     served, notes = _served(str(path), FORMS[form])
