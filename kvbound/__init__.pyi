@@ -52,6 +52,8 @@ from workloads.importers import read_trace as read_trace
 from workloads.importers import Selection as Selection
 from heuristics.as_logged import read_run as read_run
 from heuristics.as_logged import LoggedRun as LoggedRun
+from workloads.importers.measured import read_measured as read_measured
+from workloads.importers.measured import MeasuredRun as MeasuredRun
 from kvcore.files import read_instance as read_instance
 from kvcore.files import read_schedule as read_schedule
 from kvcore.files import write_text as write_text

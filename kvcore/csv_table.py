@@ -23,7 +23,7 @@ MachineFor = Callable[[Sequence[Request]], Machine]
 """Chooses the machine for the requests."""
 
 WHOLE = re.compile(r"(-?[0-9]{1,15})(?:\.0{1,15})?")
-DECIMAL = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
+DECIMAL = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
 SEPARATORS = ",;\t|"
 """Separators of fields; the header decides."""
 LONGEST = 2**24

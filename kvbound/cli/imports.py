@@ -22,8 +22,8 @@ from kvbound.cli.generate import write_requests
 from kvbound.cli.import_run import run
 from kvbound.cli.instances import facts, show_instance
 from kvbound.cli.progress import LiveLine
-from kvbound.cli.setting import OPTIONS as SETTING_OPTIONS
 from kvbound.cli.setting import (
+    NO_COST,
     CallHandlingOption,
     ClosedLoopOption,
     CostSetting,
@@ -33,6 +33,7 @@ from kvbound.cli.setting import (
     ticks_of,
     with_handling,
 )
+from kvbound.cli.setting import OPTIONS as SETTING_OPTIONS
 from kvbound.distortion import distortion, gentler
 from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
@@ -284,7 +285,7 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
     if trace.notes:  # which are there once all requests have been read
         lost = [f"{trace.source}: {'; '.join(trace.notes)} (docs/data.md)", *lost]
     if setting.assumed:
-        lost += ["no --cost and no --memory: each batch lasts 25 ms, on a machine of ours (docs/costmodels.md)"]
+        lost.append(NO_COST)
     lost += [f"this roofline: {setting.note} (docs/costmodels.md)"] * bool(setting.note)
     for line in lost:
         print(f"kvbound: {line}", file=sys.stderr)

@@ -47,6 +47,7 @@ MACHINE = {
     "same_batch": _switch("same-batch", "contents computed in a batch are reused in it"),
 }
 """The option of each key of the machine; defaults are the cost's machine, or the command's."""
+NO_COST = "no --cost and no --memory: each batch lasts 25 ms, on a machine of ours (docs/costmodels.md)"
 COST_NAMES = "|".join((*COSTS, "roofline:..", "FILE.json"))
 OPTIONS: dict[str, tuple[Any, str | None]] = {
     "cost": (Annotated[str, option(COST_NAMES, "how long a batch takes", "--cost")], "unit"),

@@ -1,6 +1,7 @@
 """`import run`, and its schedule in `compare` and `show`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ import kvbound as kv
 from kvcore.files import write_text
 from tests.support.commands import kvbound
 
+MEASURED = Path(__file__).parents[1] / "data" / "measured"
 LOG = """start_s,work
 0,r0:8 r1:8
 1,r0:1 r1:1
@@ -112,3 +114,26 @@ def test_a_schedule_that_breaks_a_rule(run, tmp_path):
         assert done.stderr == ""
     done = kvbound("show", "mars-figure1", "--schedule", tmp_path / "run.json", code=2)
     assert "the schedule is for another instance" in done.stderr
+
+
+def test_times_of_requests_are_held_against_certified_bounds(tmp_path):
+    """A run that is above its bounds, one that is below, and options that mean nothing."""
+    file, out = MEASURED / "aisimulate.jsonl", tmp_path / "I.json"
+    run = ("import", "run", file, "--out", out, "--memory", 2000)
+    done = kvbound(*run)
+    assert (
+        "mean latency 0.11325 s: 13.2 % above a certified bound: no schedule of the model is below 0.1 s" in done.stdout
+    )
+    assert "mean TTFT 0.037875 s: 51.5 % above a certified bound" in done.stdout
+    assert "128 prompt tokens may come from a cache" in done.stderr
+    rows = json.loads(kvbound(*run, "--tick", 1, "--json", "-").stdout)["rows"]
+    assert [row["objective"] for row in rows] == ["total-flow-time", "total-ttft"]
+    assert rows[0]["certified_bound_seconds"] == 8
+    assert rows[0]["above"] < 0
+    assert (
+        "below the certified bound of the model, 4 s: the run has faster batches" in kvbound(*run, "--tick", 1).stdout
+    )
+    assert len(kv.read_instance(out).requests) == 2
+    refused = kvbound(*run, "--tolerate", code=2).stderr
+    assert "has times of requests (aisimulate): give only --take, --time-limit and the machine" in refused
+    assert kvbound("import", "run", file, "--out", out, "--preset", "blis", code=2).stderr.startswith("kvbound: ")

@@ -15,11 +15,17 @@ Record = Mapping[str, Any]
 STEP = re.compile(r"([^.\[\]]+)|\[(-?\d{1,6})\]")  # a key, or the place of an item
 
 
-def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str], lists: Container[str] = ()) -> Table:
+def read_jsonl(
+    path: str | Path,
+    columns: Sequence[str],
+    needed: Sequence[str],
+    lists: Container[str] = (),
+    optional: Container[str] = (),
+) -> Table:
     """Return the table of a file with an object in each line, or one array; `null` and missing keys are empty fields.
 
     An object of lists of one length, as from vLLM's benchmarks, has a row for each item; of `lists`, each is a field.
-    BadInput: it is no such file, its first object lacks a column `needed`, or no object has a column.
+    BadInput: it is no such file, its first object lacks a column `needed`, or no object has a column not `optional`.
     """
     source = str(path)
     records = _records(source, path)
@@ -33,7 +39,8 @@ def read_jsonl(path: str | Path, columns: Sequence[str], needed: Sequence[str], 
             raise BadInput(
                 f"{source}, line {line}: no key {name}{unit_hint(name, names)}; its keys are {', '.join(names)[:200]}"
             )
-    return Table(names, _rows(source, chain([first], records), columns, lists))
+    missing = dict.fromkeys(name for name in columns if name not in optional)
+    return Table(names, _rows(source, chain([first], records), columns, lists, missing))
 
 
 def _records(source: str, path: str | Path) -> Iterator[tuple[int, Record]]:
@@ -64,9 +71,12 @@ def _items(source: str, records: Sequence[Any]) -> Iterator[tuple[int, Record]]:
 
 
 def _rows(
-    source: str, records: Iterator[tuple[int, Record]], columns: Sequence[str], lists: Container[str]
+    source: str,
+    records: Iterator[tuple[int, Record]],
+    columns: Sequence[str],
+    lists: Container[str],
+    missing: dict[str, None],
 ) -> Iterator[Row]:
-    missing = dict.fromkeys(columns)
     for line, record in records:
         values = {name: _value(record, name) for name in columns}
         values |= {name: json.dumps(value) for name, value in values.items() if name in lists and value is not None}
