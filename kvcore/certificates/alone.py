@@ -21,7 +21,7 @@ class Alone(Proof):
     """Each request takes at least its own batches of least duration, and its calls."""
 
     kind: Literal["alone"] = "alone"
-    takes: ClassVar = Takes(RULES | OBJECTIVES | {Feature.PERCENTILE, Feature.SHARED})
+    takes: ClassVar = Takes(RULES | OBJECTIVES | {Feature.PERCENTILE, Feature.SHARED, Feature.LAYOUT})
     argument: ClassVar = "no request is faster than alone: its batches, each of least duration, and its calls"
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
