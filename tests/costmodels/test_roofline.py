@@ -31,7 +31,7 @@ PUBLISHED = {
     "qwen3-235b-a22b": 235_093_634_560, "gpt-oss-20b": 20_914_757_184, "gpt-oss-120b": 116_829_156_672,
     "deepseek-v3": 671_026_419_200, "gemma-3-27b": 27_432_406_640 - 423_060_336, "qwen3-next-80b-a3b": 79_674_391_296,
 }  # fmt: skip
-"""The numbers in the published weights, without frequencies of rotary embeddings (Gemma: without its part for images).
+"""The numbers in the published weights, without rotary frequencies (Gemma: without its part for images)."""
 KIB = {"llama-2-7b": 512, "llama-3-8b": 128, "llama-2-70b": 320, "gpt-j-6b": 448, "opt-13b": 800, "llama-3.2-1b": 32}
 CARDS = {
     "gpt-oss-20b": (20.91, 3.61, 12.8), "gpt-oss-120b": (116.83, 5.13, 60.8), "deepseek-v3": (671, 37, 625),
@@ -347,10 +347,9 @@ def test_latent_kv_and_windows():
 
 def test_a_machine_has_the_windows_and_states_of_its_model():
     """By hand: 62 layers at 8 KiB a token, two make a unit; 12 at 2 KiB, beside 36 x 548,864 x 2 bytes of states."""
-    found = {name: get_cost(f"roofline:{name}").machine for name in (
-        "model=gemma-3-27b,device=h100", "model=gemma-3-27b,device=h100,windows=keep", "model=qwen3-next-80b-a3b,tp=2,device=h200",
-        "model=qwen3-next-80b-a3b,tp=2,device=h200,windows=keep")}  # fmt: skip
-    sliding, kept, states, same = found.values()
+    gemma, qwen = "roofline:model=gemma-3-27b,device=h100", "roofline:model=qwen3-next-80b-a3b,device=h200,tp=2"
+    names = (gemma, f"{gemma},windows=keep", qwen, f"{qwen},windows=keep")
+    sliding, kept, states, same = (get_cost(name).machine for name in names)
     room = int(Fraction(9, 10) * 80 * 2**30) - MODELS["gemma-3-27b"].weight_bytes
     assert (sliding.memory, kept.memory) == (room // 2**18 * 16, room // (31 * 2**18) * 16)
     assert (sliding.partial, kept.partial, kept.layout) == (False, True, None)

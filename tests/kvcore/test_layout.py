@@ -7,12 +7,14 @@ import pytest
 
 from heuristics import POLICIES, Unsuited, run_policy
 from heuristics.engine.run import trace_policy
+from kvbound.instance_text import facts_in_words
 from kvcore.certificates.steps import Steps
 from kvcore.features import Feature
 from kvcore.instance import Instance, KvGroup, KvLayout, Machine, Node
 from kvcore.referee import verify_schedule
 from kvcore.rules import InvalidSchedule
 from kvcore.schedule import Batch
+from kvcore.stream import sizes_of
 from tests.fuzz.referee import agree
 from tests.kvcore.test_stream import executed
 from tests.support.build import instance, request, schedule
@@ -35,6 +37,11 @@ def test_a_request_occupies_its_state_and_its_windows():
 def laid(memory, host=0, handling="discard"):
     return instance(request("A", 5, (1, 9, 0, handling), 2), request("B", 1, 1), memory=memory, host_memory=host,
                     layout=SLIDING)  # fmt: skip
+
+
+def test_an_instance_says_its_layout():
+    says = "a request occupies 2 blocks of state, 1 for each token, 5 for each token of the last 4"
+    assert facts_in_words(laid(40), sizes_of(laid(40)))[2] == says
 
 
 def test_rules_6_and_7_count_windows():
