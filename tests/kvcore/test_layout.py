@@ -15,6 +15,7 @@ from kvcore.referee import verify_schedule
 from kvcore.rules import InvalidSchedule
 from kvcore.schedule import Batch
 from kvcore.stream import sizes_of
+from solvers.driver import solve
 from tests.fuzz.referee import agree
 from tests.kvcore.test_stream import executed
 from tests.support.build import instance, request, schedule
@@ -108,6 +109,11 @@ def test_policies_keep_to_windows():
             seen["ran"] += 1
     assert seen["ran"] > 4
     assert not seen["serial"]
+
+
+def test_an_optimum_is_certified():
+    result = solve(laid(34), "total-flow-time", time_limit=30)
+    assert (result.status, result.value, result.proved_by) == ("optimal", 14, "enumeration")
 
 
 def test_a_policy_that_counts_tokens_declines():
