@@ -80,7 +80,7 @@ class Stream:
         self.blocks -= state.blocks
 
     def _rate(self, tokens: int) -> int:
-        """The blocks that a block of tokens after so many takes."""
+        """The blocks that the block after these tokens takes."""
         return sum(weight for weight, window in self._groups if tokens < window)
 
     def growth(self, ahead: int = 0) -> int:

@@ -136,7 +136,7 @@ class KvLayout(Noun):
         return self
 
     def units(self, tokens: int, block: int = 1) -> int:
-        """Return the blocks of a request with so many tokens; concave, and 0 of none."""
+        """Return the blocks of a request with these tokens; subadditive, and 0 of none."""
         blocks = -(-tokens // block)
         windows = (blocks if g.window is None else min(blocks, -(-g.window // block)) for g in self.groups)
         return (self.state if tokens else 0) + sum(g.weight * n for g, n in zip(self.groups, windows, strict=True))
@@ -176,7 +176,7 @@ class Machine(Noun):
         return self
 
     def blocks(self, tokens: int) -> int:
-        """Return the device blocks of a request with so many tokens."""
+        """Return the device blocks of a request with these tokens."""
         return -(-tokens // self.block) if self.layout is None else self.layout.units(tokens, self.block)
 
     @property
@@ -187,7 +187,7 @@ class Machine(Noun):
         return limit * self.block if self.layout is None else bisect_right(range(LIMIT), limit, key=self.blocks) - 1
 
     def hosted(self, tokens: int) -> int:
-        """Return the host tokens of a request with so many there."""
+        """Return the host memory of a request with these tokens there."""
         if self.layout is None:
             return tokens
         return self.layout.units(tokens) + (self.block - 1) * (self.layout.state if tokens else 0)

@@ -73,7 +73,7 @@ SEARCH = {
     "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9),
 }  # fmt: skip
 WITH_CONTENTS = {"alone", "enumeration", "shares", "late-windows", "late-tail", "speed"}
-WITH_LAYOUT = {"alone", "enumeration", "shares"}
+WITH_LAYOUT = {"alone", "enumeration", "shares", "speed"}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
 
 

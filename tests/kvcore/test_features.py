@@ -142,7 +142,7 @@ DRAWERS = {
     Shares: in_turn(on_paths(tiny([*OBJECTIVES])), tiny([*OBJECTIVES], **LAID)),
     LateWindows: on_paths(urgently),
     LateTail: on_paths(lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)])),
-    Speed: on_paths(tiny([*SUMS, "max-flow-time"])),
+    Speed: in_turn(on_paths(tiny([*SUMS, "max-flow-time"])), tiny([*SUMS, "max-flow-time"], **LAID)),
     InOrder: tiny(SUMS),
     Pairs: tiny(SUMS, cost="unit"),
     Tree: tiny(FLOWS, **PRICEABLE),
