@@ -15,9 +15,9 @@ from kvcore.schedule import Batch, Schedule
 
 
 def propose_enumeration(task: Task) -> Iterator[Proposal | Schedule]:
-    """Return proofs of ever more states, and an optimum. Raises BadInput without contents."""
-    if not task.instance.contents:
-        raise BadInput("enumeration is for requests that share contents; without them events sees more")
+    """Return proofs of ever more states, and an optimum. Raises BadInput without contents or a layout."""
+    if not (task.instance.contents or task.instance.machine.layout):
+        raise BadInput("enumeration is for shared contents or a layout of KV; without them events sees more")
     return _proofs(task, EnumerationSearch(task.instance, task.objective, _TimedBudget(task)))
 
 

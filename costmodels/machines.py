@@ -17,11 +17,15 @@ SHARE = Fraction(9, 10)  # of the memory, for weights and KV
 
 
 def kv_capacity(
-    model: Model, memory: int, block: int, *, devices: int = 1, share: Fraction = SHARE, where: str = "the device"
-) -> int:
-    """Return M in tokens: (share x devices x memory - weights) bytes in whole blocks. BadInput if none fits."""
+    model: Model, memory: int, block: int, *, devices: int = 1, share: Fraction = SHARE, where: str = "the device",
+    windows: bool = True,
+) -> int:  # fmt: skip
+    """Return M in tokens: (share x devices x memory - weights) bytes in whole blocks. BadInput if none fits.
+
+    Without `windows`, layers keep all KV.
+    """
     room = int(share * devices * memory)
-    tokens = whole_blocks(room - model.weight_bytes, model, block)
+    tokens = whole_blocks(room - model.weight_bytes, model, block, windows)
     if tokens < 1:
         raise BadInput(
             f"{model.name} does not fit: its weights take {model.weight_bytes / 1e9:.1f} GB and a block of KV "
@@ -31,9 +35,10 @@ def kv_capacity(
     return tokens
 
 
-def whole_blocks(size: int, model: Model, block: int) -> int:
-    """Return the tokens of KV that `size` bytes hold in whole blocks."""
-    return size // (model.kv_bytes() * block) * block
+def whole_blocks(size: int, model: Model, block: int, windows: bool = True) -> int:
+    """Return the tokens of memory that `size` bytes hold in whole blocks."""
+    unit = model.layout(block)[0] if windows or model.states else model.kv_bytes() + model.window_bytes
+    return size // (unit * block) * block
 
 
 BLOCK = 64  # tokens a block, as InferCept's attention kernels take them on an A100

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil
+from math import ceil, gcd
 
 from kvcore.errors import BadInput, unknown
+from kvcore.instance import KvGroup, KvLayout
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,11 @@ class Model:
     extras: int = 0  # further numbers in a layer: norms of queries and keys, attention sinks
     experts: Experts | None = None
     latent: Latent | None = None
-    windowed: int = 0  # layers that look at so few last tokens that their KV is left out
+    windowed: int = 0  # layers that look at the last `window` tokens
+    window: int = 0
+    states: int = 0  # numbers of all layers that keep states in place of KV
+    stateful: int = 0  # those layers
+    mixing: int = 0  # numbers in matrices of attention and states beyond those of `layers` with attention
     bits: Fraction = Fraction(16)  # of a number in the matrices of the layers, without experts; all else has 16
     kv_size: int = 2  # bytes of a number of KV
     layer_speed: int = 1  # times the bf16 arithmetic that the matrices of the layers reach
@@ -66,18 +71,57 @@ class Model:
     def kv_bytes(self, size: int | None = None) -> int:
         """Return the bytes of KV of a token: 2 L KV D numbers of `size` (or its own) bytes, latent: L (rank + rotary).
 
-        L are the layers without those that are `windowed`.
+        L are the layers with full attention.
         """
+        return self.full_layers * self._layer_kv(size)
+
+    def _layer_kv(self, size: int | None = None) -> int:
         numbers = 2 * self.kv_heads * self.head_width if self.latent is None else self.latent.rank + self.latent.rotary
-        return (self.layers - self.windowed) * numbers * (size or self.kv_size)
+        return numbers * (size or self.kv_size)
+
+    @property
+    def full_layers(self) -> int:
+        """Layers that look at the whole context."""
+        return self.layers - self.windowed - self.stateful
+
+    @property
+    def window_bytes(self) -> int:
+        """Bytes of KV of a token in all layers with a window."""
+        return self.windowed * self._layer_kv()
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of a request's states, in 16 bits."""
+        return 2 * self.states
+
+    def layout(self, block: int) -> tuple[int, KvLayout | None]:
+        """Return the bytes of a token of memory, and how a request's blocks take it: by windows and states."""
+        if not (self.windowed or self.stateful):
+            return self.kv_bytes(), None
+        part = gcd(self.full_layers, self.windowed)
+        groups = [(self.full_layers // part, None), (self.windowed // part, self.window or None)]
+        unit = part * self._layer_kv()
+        return unit, KvLayout(
+            state=-(-self.state_bytes // (unit * block)),
+            groups=tuple(KvGroup(weight=weight, window=window) for weight, window in groups if weight),
+        )
 
     @property
     def pair_operations(self) -> int:
         """Operations for a query and a key that it attends to: 4 H D L, with L as for the KV."""
+        return self._layer_pair * self.full_layers
+
+    @property
+    def window_operations(self) -> int:
+        """Operations for a query in all layers with a window, once that is full."""
+        return self._layer_pair * self.windowed * self.window
+
+    @property
+    def _layer_pair(self) -> int:
         widths = 2 * self.head_width
         if self.latent is not None:
             widths = self.latent.plain + self.latent.rotary + self.latent.value
-        return 2 * self.heads * widths * (self.layers - self.windowed)
+        return 2 * self.heads * widths
 
     @property
     def dense_matrices(self) -> int:
@@ -88,7 +132,7 @@ class Model:
             keys = self.width * (latent.rank + latent.rotary) + latent.rank * self.heads * (latent.plain + latent.value)
             attention = queries + keys + self.heads * latent.value * self.width
         layers = self.layers if self.experts is None else self.experts.dense_layers
-        return self.layers * attention + layers * (3 if self.gated else 2) * self.width * self.hidden
+        return self.mixing + self.layers * attention + layers * (3 if self.gated else 2) * self.width * self.hidden
 
     @property
     def expert_layers(self) -> int:
@@ -165,7 +209,7 @@ class Model:
         """Raise BadInput if the engine's decoder lacks a part of it."""
         parts = {
             "experts": self.experts, "latent KV": self.latent, "windows of attention": self.windowed,
-            "norms of queries and keys": self.extras,
+            "states": self.states, "norms of queries and keys": self.extras,
         }  # fmt: skip
         if lacking := [name for name, part in parts.items() if part]:
             raise BadInput(f"{self.name} has {' and '.join(lacking)}, and the engine's decoder has none")
@@ -194,7 +238,8 @@ def quantized(model: Model, weights: str | None, kv: str | None, fp8: bool) -> M
 
 
 SPARSE = "a batch reads at least the experts of one token (experts_read=.. for more)"
-WINDOWS = f"the KV of layers with a window of 128 tokens is left out, and {SPARSE}"
+FULL = "batches count windows as full"
+WINDOWS = f"{FULL}, and {SPARSE}"
 CHUNKS = f"all layers keep the whole context, where three of four need the last 8192 tokens at most; {SPARSE}"
 MODELS = {model.name: model for model in (
     Model("tiny", 2, 64, 4, 2, 16, 128, 256, source="no model: for tests"),
@@ -220,9 +265,21 @@ MODELS = {model.name: model for model in (
     # gpt-oss: config.json and model card; experts in MXFP4, 4 bits and 8 for each 32 numbers; a sink for each query
     # head; every second layer looks at the last 128 tokens.
     Model("gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201_088, source="gpt-oss-20b", attention_bias=True, extras=64,
-          experts=Experts(32, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=12, note=WINDOWS),
+          experts=Experts(32, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=12, window=128,
+          note=WINDOWS),
     Model("gpt-oss-120b", 36, 2880, 64, 8, 64, 2880, 201_088, source="gpt-oss-120b", attention_bias=True, extras=64,
-          experts=Experts(128, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=18, note=WINDOWS),
+          experts=Experts(128, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=18, window=128,
+          note=WINDOWS),
+    # Gemma 3: config.json (text only): five of six layers look at the last 1,024 tokens; norms of queries and keys.
+    Model("gemma-3-27b", 62, 5376, 32, 16, 128, 21_504, 262_208, tied=True, source="gemma-3-27b-it", norms=4,
+          extras=256, windowed=52, window=1024, note=FULL),
+    # Qwen3-Next: config.json: three of four layers have 32 states of 128 x 128 and a convolution's last 3 inputs of
+    # 8,192; matrices of attention 2048 x 9216 + 4096 x 2048, of states 2048 x 12352 + 4096 x 2048 + 4 x 8192. The
+    # extras: a gate of 2048, and on average 272 numbers of norms and rates.
+    Model("qwen3-next-80b-a3b", 48, 2048, 16, 2, 256, 5120, 151_936, source="Qwen3-Next-80B-A3B-Instruct", extras=2320,
+          stateful=36, states=36 * (32 * 128 * 128 + 3 * 8192), experts=Experts(512, 10, 512, shared=1),
+          mixing=12 * 2048 * (9216 + 4096) + 36 * (2048 * (12_352 + 4096) + 4 * 8192) - 48 * 2048 * 36 * 256,
+          note=f"states are in 16 bits, their arithmetic is left out; {SPARSE}"),
     # DeepSeek-V3: config.json, FP8 (its scales, 0.02 %, are left out); without the module of a second token.
     Model("deepseek-v3", 61, 7168, 128, 128, 192, 18_432, 129_280, source="DeepSeek-V3", extras=1536 + 512,
           bits=Fraction(8), experts=Experts(256, 8, 2048, shared=1, dense_layers=3, router_bias=True, bits=Fraction(8)),

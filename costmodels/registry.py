@@ -53,10 +53,11 @@ def get_cost(name: str) -> CostModel:
     Parameters of a roofline: `tp=1` devices that share the model (it divides the heads of KV); `block=16` tokens of a
     block; `batch=4096` tokens in a batch; `host=0` GiB of host memory for swapped KV; `transfers=overlapped`, or
     `sync`, which adds them to the work; `launch=0` seconds between batches, or `vllm-0.5`, `vllm-0.6`, `vllm-0.8`,
-    `sglang-0.4`; `weights=bf16|fp8|int4`; `kv=bf16|fp8`; `floor=vidur`: layers take what Vidur measured; `bandwidth=1`,
-    `compute=1`, `link=1`: the fraction of each peak that is reached; `memory=0.9`, the share of the device's memory for
-    weights and KV; `experts_read`, routed experts in a layer that a batch reads (default: one token's);
-    `tick=1/1000000000` seconds. In place of `model` stand the numbers of a config.json under their names there, or
+    `sglang-0.4`; `weights=bf16|fp8|int4`; `kv=bf16|fp8`; `floor=vidur`: layers take what Vidur measured;
+    `windows=keep`: layers with a window keep all KV; `bandwidth=1`, `compute=1`, `link=1`: the fraction of each peak
+    that is reached; `memory=0.9`, the share of the device's memory for weights and KV; `experts_read`, routed experts
+    in a layer that a batch reads (default: one token's); `tick=1/1000000000` seconds. In place of `model` stand the
+    numbers of a config.json under their names there, or
     `layers`, `heads` and `kv_heads`.
 
     BadInput says what is wrong with the name or with the file.

@@ -47,9 +47,11 @@ class Efficiency:
 
 def memory_function(model: Model, bandwidth: Fraction, experts_read: int | None = None) -> Function:
     """Return the time of the memory traffic at `bandwidth` bytes a second."""
-    token = model.kv_bytes() / bandwidth
-    weights = model.read_bytes(experts_read) / bandwidth
-    return Function({"busy": weights, "decode_kv": token, "prefill_kv": token, "tokens": token})
+    token, window = model.kv_bytes() / bandwidth, model.window_bytes / bandwidth
+    weights, request = model.read_bytes(experts_read) / bandwidth, window * model.window
+    request += 2 * model.state_bytes / bandwidth
+    some = {"decode_requests": request, "prefill_requests": request} if request else {}
+    return Function({"busy": weights, "decode_kv": token, "prefill_kv": token, "tokens": token + window, **some})
 
 
 def compute_function(model: Model, flops: Fraction) -> Function:
@@ -57,7 +59,7 @@ def compute_function(model: Model, flops: Fraction) -> Function:
     pair = model.pair_operations / flops
     layers = 2 * model.layer_matrices / flops / model.layer_speed
     return Function({
-        "tokens": layers + pair / 2, "generated": 2 * model.head_matrix / flops,
+        "tokens": layers + pair / 2 + model.window_operations / flops, "generated": 2 * model.head_matrix / flops,
         "decode_requests": pair / 2, "decode_kv": pair, "prefill_pairs": pair / 2,
     })  # fmt: skip
 
@@ -81,28 +83,33 @@ def roofline_functions(
     fixed = Function({"busy": launch} if launch else {})
     work = [function.plus(fixed) for function in (*rooflines, *floors)]
     link = tensor_parallel * device.link * reached.link
-    return joined(work, bandwidth_functions(model.kv_bytes(), link), transfers)
+    request = model.window_bytes * model.window + model.state_bytes
+    return joined(work, bandwidth_functions(model.kv_bytes(), link, request), transfers)
 
 
 def roofline(
     model: Model, device: Device, tensor_parallel: int = 1, *, block: int = 16, host_memory: int = 0,
     batch_tokens: int = 4096, transfers: Transfers = "overlapped", efficiency: Efficiency | None = None,
     share: Fraction = SHARE, tick: Fraction = NANOSECOND, experts_read: int | None = None,
-    launch: Fraction = Fraction(0), floors: Sequence[Function] = (),
+    launch: Fraction = Fraction(0), floors: Sequence[Function] = (), windows: bool = True,
 ) -> CostModel:  # fmt: skip
     """Return the roofline as a cost model, with the machine: M is what the weights leave of a share of the memory.
 
-    `host_memory` is in bytes; the scheduler may do everything. BadInput if the weights do not fit.
+    `host_memory` is in bytes; the scheduler may do everything. Without `windows`, layers keep all KV. BadInput if the
+    weights do not fit.
     """
     functions = roofline_functions(
         model, device, tensor_parallel, transfers=transfers, efficiency=efficiency, experts_read=experts_read,
         launch=launch, floors=floors,
     )  # fmt: skip
+    layout = model.layout(block)[1] if windows or model.states else None
     where = device.name if tensor_parallel == 1 else f"{tensor_parallel} x {device.name}"
     machine = Machine(
-        memory=kv_capacity(model, device.memory, block, devices=tensor_parallel, share=share, where=where),
-        block=block, host_memory=whole_blocks(host_memory, model, block), batch_tokens=batch_tokens,
-        evict=True, partial=True,
+        memory=kv_capacity(
+            model, device.memory, block, devices=tensor_parallel, share=share, where=where, windows=windows
+        ),
+        block=block, host_memory=whole_blocks(host_memory, model, block, windows), batch_tokens=batch_tokens,
+        evict=True, partial=layout is None, layout=layout,
     )  # fmt: skip
     cost = rounded(functions, tick)
     what = f"roofline of {model.name} on {where}" + (f"; {model.note}" if model.note else "")
@@ -113,7 +120,13 @@ FREE = "batches cost no time of their own: it cannot rank chunk sizes, nor polic
 WHOLE = {"tp": 1, "block": 16, "host": 0, "batch": 4096}  # devices; tokens a block; GiB of host memory; tokens a batch
 FRACTIONS = {"bandwidth": "1", "compute": "1", "link": "1", "memory": "0.9", "tick": "1/1000000000"}
 """Parts of the peaks reached, the share of the memory for weights and KV, seconds of a tick."""
-NAMED = {"transfers": ("overlapped", "sync"), "weights": tuple(WEIGHTS), "kv": tuple(KV), "floor": ("vidur",)}
+NAMED = {
+    "transfers": ("overlapped", "sync"),
+    "weights": tuple(WEIGHTS),
+    "kv": tuple(KV),
+    "floor": ("vidur",),
+    "windows": ("trim", "keep"),
+}
 KNOWN = ("model", "device", *WHOLE, *FRACTIONS, "launch", "experts_read", *NAMED, *SHAPE)
 USAGE = f"roofline:model=NAME,device=NAME and any of {', '.join(KNOWN[2:])}"
 
@@ -145,6 +158,7 @@ def named_roofline(name: str) -> CostModel:
         transfers="sync" if given.get("transfers") == "sync" else "overlapped",
         efficiency=Efficiency(parts["bandwidth"], parts["compute"], parts["link"]),
         share=parts["memory"], tick=parts["tick"], launch=launch_seconds(name, given.get("launch", "0")), floors=floors,
+        windows=given.get("windows") != "keep",
     )  # fmt: skip
 
 

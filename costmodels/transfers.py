@@ -17,9 +17,12 @@ Transfers = Literal["overlapped", "sync"]
 OUT, IN = ("swap_out_tokens", "swap_outs"), ("swap_in_tokens", "swap_ins")  # tokens, moves
 
 
-def bandwidth_functions(token_bytes: int, bandwidth: Fraction) -> tuple[Function, ...]:
-    """Return the functions of a link of `bandwidth` bytes per second one way."""
-    return tuple(Function({tokens: token_bytes / bandwidth}) for tokens, _ in (OUT, IN))
+def bandwidth_functions(token_bytes: int, bandwidth: Fraction, move_bytes: int = 0) -> tuple[Function, ...]:
+    """Return the functions of a link of `bandwidth` bytes per second one way, with more bytes for each move."""
+    moved = move_bytes / bandwidth
+    return tuple(
+        Function({tokens: token_bytes / bandwidth, **({move: moved} if moved else {})}) for tokens, move in (OUT, IN)
+    )
 
 
 def fit_transfers(observations: Sequence[Observation]) -> tuple[Function, ...]:

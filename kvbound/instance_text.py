@@ -31,6 +31,11 @@ def facts_in_words(instance: Instance, sizes: Sizes, *, wide: bool = True) -> li
         f"a batch takes {_budgets(machine, units)}; {switches}{', drop and work' * machine.drop_and_work}",
         cost if wide or len(cost) <= COLUMNS or isinstance(instance.cost, OwnCost) else _least(instance.cost, units),
     ]
+    if (layout := machine.layout) is not None:
+        parts = [f"{layout.state:,} blocks of state"] * (layout.state > 0)
+        parts += [f"{g.weight:,} for each token" + (f" of the last {g.window:,}" if g.window else "")
+                  for g in layout.groups]  # fmt: skip
+        lines.insert(2, f"a request occupies {', '.join(parts)}")
     if instance.contents:
         blocks, paths = sum(node.blocks for node in instance.contents), sum(map(bool, instance.parts))
         lines.append(

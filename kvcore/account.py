@@ -42,10 +42,10 @@ class Waste:
 
 def memory_waste(trace: Trace) -> Waste:
     """Return the memory that a schedule held without progress. Time: linear in runs, spans, moves and pauses."""
-    block, held = trace.instance.machine.block, Counter[str]()
+    block, blocks, held = trace.instance.machine.block, trace.instance.machine.blocks, Counter[str]()
     for _, periods in account(trace):
         for period in periods:
-            held[period.kind] += -(-period.device // block) * block * (period.end - period.start)
+            held[period.kind] += blocks(period.device) * block * (period.end - period.start)
     found = Waste(held["call"], held["ready"], held["transfer"], held["recompute"])
     if trace.instance.contents:
         found.retained = sum(run.retained * (run.ends[-1] - run.start) for run in trace.runs)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from kvcore.cost import Features
-from kvcore.instance import LIMIT, Instance
+from kvcore.instance import LIMIT, Instance, KvGroup, KvLayout, Machine
 from kvcore.limits import use_of
 from kvcore.rules import MOST_BATCHES, Execution, MoveMade, Work
 from kvcore.schedule import Batch
@@ -28,15 +28,18 @@ class Stream:
     pause together. Sums make a batch's cost independent of their number. They hold their whole path.
     """
 
-    def __init__(self, block: int) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.members: dict[str, RequestState] = {}
         self.kv = 0  # tokens on the device
         self.blocks = 0  # blocks on the device
         self.steps = 0
         self.batch = -1  # of the latest step
         self._clock = StreamClock()
-        self._block = block
-        self._phases: Counter[int] = Counter()  # (m - step) mod block: how many need a block when that is -step
+        self._machine, self._block = machine, machine.block
+        layout = machine.layout or KvLayout(groups=(KvGroup(),))
+        self._groups = [(group.weight, LIMIT if group.window is None else group.window) for group in layout.groups]
+        self._phases: Counter[int] = Counter()  # (m - step) mod block: the blocks needed when that is -step
+        self._fills: list[tuple[int, int, int, int, RequestState]] = []  # heap: step, ticket, group: a full window
         self._ends: list[tuple[int, int, int, RequestState]] = []  # heap: last step, position, ticket, state
         self._tickets = 0
 
@@ -50,16 +53,17 @@ class Stream:
         self.members[state.request.id] = state
         self.kv += state.device
         self.blocks += state.blocks
-        if self._block > 1:
-            self._phases[(state.device - self.steps) % self._block] += 1
+        self._phases[(state.device - self.steps) % self._block] += self._rate(state.device)
+        for k, (weight, window) in enumerate(self._groups):
+            if state.device < window < LIMIT:
+                heappush(self._fills, (self.steps + window - state.device, state.ticket, k, weight, state))
         heappush(self._ends, (self.steps + state.to_generate - 1, state.position, state.ticket, state))
 
     def leave(self, state: RequestState) -> None:
         """Take a request out before the next step; update its state."""
         del self.members[state.request.id]
         steps, first = self.steps - state.joined, state.joined
-        if self._block > 1:
-            self._phases[(state.device - first) % self._block] -= 1
+        self._phases[(state.device - first) % self._block] -= self._rate(state.device + steps)
         if steps:
             batch = self._clock.batch(first)
             paused = self.batch - batch >= steps
@@ -70,14 +74,22 @@ class Stream:
             state.known += steps
             state.to_generate -= steps
             state.computed = max(state.computed, state.device)
-            state.blocks = -(-state.device // self._block) - state.path
+            state.blocks = self._machine.blocks(state.device) - state.path
         state.joined = state.ticket = -1
         self.kv -= state.device
         self.blocks -= state.blocks
 
+    def _rate(self, tokens: int) -> int:
+        """The blocks that the block after these tokens takes."""
+        return sum(weight for weight, window in self._groups if tokens < window)
+
     def growth(self, ahead: int = 0) -> int:
-        """Return the device blocks gained in the next step, or `ahead` after it."""
-        return len(self.members) if self._block == 1 else self._phases.get(-(self.steps + ahead) % self._block, 0)
+        """Return the device blocks gained in the next step, or `ahead` after it, before `until_full`."""
+        return self._phases.get(-(self.steps + ahead) % self._block, 0)
+
+    def until_full(self) -> int:
+        """Return the number of steps before the next in which a window is full."""
+        return self._fills[0][0] - self.steps if self._fills else LIMIT
 
     def advance(self, steps: int, growth: int, batch: int) -> None:
         """Make steps in `batch` and those after it, with `growth` more blocks."""
@@ -87,6 +99,10 @@ class Stream:
         self.steps += steps
         self.kv += steps * len(self.members)
         self.blocks += growth
+        while self.until_full() <= 0:
+            _, ticket, _, weight, state = heappop(self._fills)
+            if state.ticket == ticket:
+                self._phases[(state.device - state.joined) % self._block] -= weight
 
     def until_end(self) -> int:
         """Return the number of steps through the first that ends a segment."""
@@ -110,7 +126,7 @@ class StreamExecution(Execution):
 
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
-        self.stream = Stream(self.machine.block)
+        self.stream = Stream(self.machine)
         self.streams = False  # the stream works in this batch
         self.ended: list[RequestState] = []  # the previous batch ended their segment
         decode = use_of(1, 1, 0)
@@ -218,7 +234,7 @@ class StreamExecution(Execution):
             return 0
         self.streams = True
         features = self.features([], [])
-        most = min(most, stream.until_end(), MOST_BATCHES - self.count, LONGEST)
+        most = min(most, stream.until_end(), stream.until_full(), MOST_BATCHES - self.count, LONGEST)
         start = end = self.end if start is None else start
         blocks, limit, retained = self.blocks, self.machine.block_limit, self.resident.retained
         ends: list[int] = []

@@ -51,6 +51,7 @@ class Feature(StrEnum):
     FUNCTIONS = "several cost functions"
     OWN_COST = "a cost of your own"
     SHARED = "shared prefixes"
+    LAYOUT = "a layout of KV"
     FLOW = "total-flow-time"
     WEIGHTED = "weighted-flow-time"
     TTFT = "total-ttft"
@@ -109,7 +110,10 @@ MACHINE: dict[str, Row | None] = {
     "pause": _by({True: Feature.PAUSE, False: Feature.NO_PAUSE}),
     "drop_and_work": _but(False, Feature.DROP_AND_WORK),
     "same_batch": _but(True, Feature.SHARED),
+    "layout": _but(None, Feature.LAYOUT),
 }
+LAYOUT: dict[str, Row | None] = {**_plain("state", "groups")}
+GROUP: dict[str, Row | None] = {**_plain("weight", "window")}
 REQUEST: dict[str, Row | None] = {
     "weight": _but(1, Feature.WEIGHTS),
     **_plain("id", "arrival", "prompt", "slo", "max_new", "slo_class", "path", "segments"),
@@ -137,7 +141,7 @@ INSTANCE: dict[str, Row | None] = {
     **_plain("format", "version", "name", "tick_seconds", "machine", "cost", "requests", "coarsening"),
     "contents": _but((), Feature.SHARED),
 }
-NAMED = (INSTANCE, MACHINE, REQUEST, SLO, SEGMENT, CALL, FUNCTION)
+NAMED = (INSTANCE, MACHINE, REQUEST, SLO, SEGMENT, CALL, FUNCTION, LAYOUT, GROUP)
 
 
 def features(instance: Instance, objective: str) -> frozenset[Feature]:
@@ -153,6 +157,8 @@ def features_of(instance: Instance) -> frozenset[Feature]:
     found |= _read(REQUEST, requests) | _read(SEGMENT, segments)
     found |= _read(SLO, [request.slo for request in requests if request.slo is not None])
     found |= _read(CALL, [segment.call for segment in segments if segment.call is not None])
+    if (layout := instance.machine.layout) is not None:
+        found |= _read(LAYOUT, [layout]) | _read(GROUP, layout.groups)
     if len({request.arrival for request in requests}) > 1:
         found.add(Feature.ARRIVALS)
     return frozenset(found)

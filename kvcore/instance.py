@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cached_property
@@ -115,6 +116,32 @@ class Noun(Shown, BaseModel):
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
 
 
+class KvGroup(Noun):
+    """Layers that keep a request's last `window` tokens (None: all), `weight` device blocks for each block of them."""
+
+    weight: Annotated[int, Field(ge=1, le=2**16)] = 1
+    window: Positive | None = None
+
+
+class KvLayout(Noun):
+    """What a request that holds KV occupies: `state` blocks, and those of each group of layers."""
+
+    state: Annotated[int, Field(ge=0, le=2**30)] = 0
+    groups: Annotated[tuple[KvGroup, ...], Field(max_length=16)] = ()
+
+    @model_validator(mode="after")
+    def _occupies(self) -> Self:
+        if not (self.state or self.groups):
+            raise ValueError("a layout has a state or a group")
+        return self
+
+    def units(self, tokens: int, block: int = 1) -> int:
+        """Return the blocks of a request with these tokens; subadditive, and 0 of none."""
+        blocks = -(-tokens // block)
+        windows = (blocks if g.window is None else min(blocks, -(-g.window // block)) for g in self.groups)
+        return (self.state if tokens else 0) + sum(g.weight * n for g, n in zip(self.groups, windows, strict=True))
+
+
 class Machine(Noun):
     """The device: its KV memory, the host's, the budgets of a batch, and the powers of a scheduler.
 
@@ -134,6 +161,8 @@ class Machine(Noun):
     pause: bool = True
     drop_and_work: Annotated[bool, Field(exclude_if=lambda on: not on)] = False
     same_batch: Annotated[bool, Field(exclude_if=bool)] = True
+    layout: Annotated[KvLayout | None, Field(exclude_if=lambda layout: layout is None)] = None
+    """None: a block of tokens takes one block."""
 
     @model_validator(mode="after")
     def _prefill_within_batch(self) -> Self:
@@ -141,9 +170,28 @@ class Machine(Noun):
             raise ValueError(f"prefill_tokens {self.prefill_tokens} exceeds batch_tokens {self.batch_tokens}")
         return self
 
+    @model_validator(mode="after")
+    def _moves_whole(self) -> Self:
+        if self.layout is not None and self.partial:
+            raise ValueError("with a layout KV moves as a whole: partial is false")
+        return self
+
     def blocks(self, tokens: int) -> int:
-        """Return ceil(tokens / block)."""
-        return -(-tokens // self.block)
+        """Return the device blocks of a request with these tokens."""
+        return -(-tokens // self.block) if self.layout is None else self.layout.units(tokens, self.block)
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of KV that a request holds."""
+        if (limit := self.block_limit) is None:
+            return LIMIT
+        return limit * self.block if self.layout is None else bisect_right(range(LIMIT), limit, key=self.blocks) - 1
+
+    def hosted(self, tokens: int) -> int:
+        """Return the host memory of a request with these tokens there."""
+        if self.layout is None:
+            return tokens
+        return self.layout.units(tokens) + (self.block - 1) * (self.layout.state if tokens else 0)
 
     @property
     def block_limit(self) -> int | None:
@@ -351,6 +399,8 @@ class Instance(Noun):
             vars(self).update(contents=contents, requests=requests)
             _check_paths(self)
         vars(self).update(version=2 if self.contents else 1)
+        if self.contents and self.machine.layout is not None:
+            raise ValueError("contents and a layout of KV are not for one instance")
         if not (self.contents or self.machine.same_batch):
             raise ValueError("same_batch is false, which takes contents on the path of a request")
         return self
@@ -439,7 +489,7 @@ def _check_fits(machine: Machine, request: Request) -> None:
                 )
     for k, call in enumerate(request.calls):
         if call.handling == "swap" and machine.host_memory is not None:
-            held = request.context_at_call(k)
+            held = machine.hosted(request.context_at_call(k))
             if held > machine.host_memory:
                 raise ValueError(
                     f"request {request.id} can never fit: call {k + 1} swaps out {held} tokens, "

@@ -202,8 +202,9 @@ class Execution:
         from_device = {"drop": moved - from_host, "swap_out": moved, "swap_in": -moved, "reuse": -moved}[kind]
         if kind == "reuse":
             state.skip(moved)
+        before = self.machine.hosted(state.host)
         state.host -= from_host
-        self.host -= from_host
+        self.host += self.machine.hosted(state.host) - before
         state.device -= from_device
         blocks = self.private(state, state.device)
         self.blocks += blocks - state.blocks

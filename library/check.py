@@ -210,11 +210,13 @@ cost_function = {
     "tokens_above": (optional({"knee": number, "coefficient": number}), None),
     **dict.fromkeys(COEFFICIENTS, (number, 0)),
 }
+layout = {"state": (number, 0), "groups": ([{"weight": (integer(1), 1), "window": (limit, None)}], [])}
 machine = {
     "memory": limit, "block": (integer(1), 1), "host_memory": (optional(number), 0),
     **dict.fromkeys(BATCH.values(), (limit, None)), "hybrid": (switch, True), "chunked": (switch, True),
     "evict": (switch, False), "partial": (switch, False), "pause": (switch, True), "same_batch": (switch, True),
     "drop_and_work": (switch, False),
+    "layout": (optional(layout), None),
 }  # fmt: skip
 handling = one_of("preserve", "discard", "swap", "free")
 call = {"duration": number, "returns": (number, 0), "handling": (handling, "free")}
@@ -246,8 +248,11 @@ def read_instance(data: Any) -> Box:
     for one in instance.requests:
         if not one.segments or any((each.call is None) != (each is one.segments[-1]) for each in one.segments):
             raise Bad(f"{one.id}: every segment but the last ends with a call")
-        if memory is not None and blocks(peak(one), block) > memory // block:
+        if memory is not None and occupied(peak(one), instance.machine) > memory // block:
             raise Bad(f"{one.id} can never fit: its peak of {peak(one)} tokens is above the memory")
+    layout = instance.machine.layout
+    if layout and (instance.machine.partial or instance.contents or not (layout.state or layout.groups)):
+        raise Bad("a layout occupies memory, and goes with neither partial moves nor contents")
     read_contents(instance)
     return instance
 
@@ -288,6 +293,22 @@ def blocks(tokens: int, block: int) -> int:
     return -(-tokens // block)
 
 
+def occupied(tokens: int, machine: Box, block: int | None = None) -> int:
+    """The blocks (by default the machine's) that a request's tokens occupy."""
+    layout, block = machine.layout, block or machine.block
+    if not layout:
+        return blocks(tokens, block)
+    kept = (min(tokens, tokens if group.window is None else group.window) for group in layout.groups)
+    each = zip(kept, layout.groups, strict=True)
+    return layout.state * (tokens > 0) + sum(group.weight * blocks(most, block) for most, group in each)
+
+
+def hosted(tokens: int, machine: Box) -> int:
+    """The host's tokens that a request's tokens there occupy."""
+    state = machine.layout.state * (machine.block - 1) if machine.layout and tokens else 0
+    return occupied(tokens, machine, 1) + state
+
+
 def output(one: Box) -> int:
     """How many tokens a request generates."""
     return sum(segment.decode for segment in one.segments)
@@ -304,7 +325,7 @@ def prefill_budget(machine: Box) -> int | None:
 
 
 ONLY_GIVEN: dict[str, Any] = {"max_new": None, "slo_class": None, "path": None, "same_batch": True, "contents": [],
-                              "drop_and_work": False}  # fmt: skip
+                              "drop_and_work": False, "layout": None}  # fmt: skip
 
 
 def given(each: Box) -> Box:
@@ -480,7 +501,7 @@ class Tariff:
     """What work costs: prices of what is done, of a `batch`, of `prefill` and a `block` of KV in it, of `packed`."""
 
     def __init__(self, machine: Box, prices: Line, packs: int = 1) -> None:
-        self.machine, self.P, self.block, self.packs = machine, most_prefill(machine), machine.block, packs
+        self.machine, self.P, self.packs = machine, most_prefill(machine), packs
         given = {name: Fraction(price) for name, price in prices.items() if price and name not in ("base", "packed")}
         self.unit = lcm(*(price.denominator for price in given.values()))
         self.prices = {name: int(price * self.unit) for name, price in given.items()}  # so that ways are whole numbers
@@ -505,13 +526,13 @@ class Tariff:
 
     def held(self, token: Token, tokens: int, times: int = 1) -> int:
         """Its own blocks, at least, for tokens in several batches together."""
-        return max(0, blocks(tokens, self.block) - token.lead * times)
+        return max(0, occupied(tokens, self.machine) - token.lead * times)
 
     def packing(self, token: Token) -> Fraction:
         """The price of the memory of its last batch by the dual feasible function u."""
         if not self.packed:
             return Fraction(0)
-        k, x = self.packs, Fraction(self.held(token, token.A), self.machine.memory // self.block)
+        k, x = self.packs, Fraction(self.held(token, token.A), self.machine.memory // self.machine.block)
         return self.packed * (x if ((k + 1) * x).denominator == 1 else Fraction((k + 1) * x // 1, k))
 
     def ways(self, token: Token) -> Iterator[int]:
@@ -852,9 +873,9 @@ class State:
         """The blocks of its path that it holds with m tokens."""
         return self.path[: m // block]
 
-    def private(self, m: int, block: int) -> int:
+    def private(self, m: int, machine: Box) -> int:
         """How many other blocks it holds with m tokens."""
-        return blocks(m, block) - len(self.had(m, block))
+        return occupied(m, machine) - len(self.had(m, machine.block))
 
     @property
     def ready(self) -> int:
@@ -949,9 +970,8 @@ class Execution:
 
     def hold(self, state: State, m: int, h: int) -> None:
         """Let a request hold so much KV on the device and on the host."""
-        block = self.machine.block
-        self.blocks += state.private(m, block) - state.private(state.m, block)
-        self.host += h - state.h
+        self.blocks += state.private(m, self.machine) - state.private(state.m, self.machine)
+        self.host += hosted(h, self.machine) - hosted(state.h, self.machine)
         state.m, state.h = m, h
 
     def move(self, written: Box) -> tuple[dict[str, Amounts], set[State]]:
@@ -1030,7 +1050,7 @@ class Execution:
 
     def work(self, work: Amounts, start: int, taken: dict[str, Amounts], evicted: set[State]) -> dict[str, int]:
         """The features of a batch; R2 to R7."""
-        machine, block, prefilled, occupied = self.machine, self.machine.block, 0, self.blocks
+        machine, block, prefilled, held = self.machine, self.machine.block, 0, self.blocks
         features = dict.fromkeys(COEFFICIENTS, 0)
         for state, c in work.items():
             if state.done is not None or state.returns_at is not None or start < state.one.arrival:
@@ -1048,9 +1068,9 @@ class Execution:
             if phase == "prefill":
                 features["prefill_pairs"] += c * c + 2 * c * state.m
                 prefilled += c
-            occupied += state.private(state.m + c, block) - state.private(state.m, block)
+            held += state.private(state.m + c, machine) - state.private(state.m, machine)
         shared = {each for state, c in work.items() if state.path for each in state.had(state.m + c, block)}
-        occupied += len(self.resident | shared)
+        held += len(self.resident | shared)
         for kind in ("swap_out", "swap_in"):
             features[kind + "_tokens"], features[kind + "s"] = sum(taken[kind].values()), len(taken[kind])
         for name, total in zip(BATCH.values(), (features["tokens"], prefilled, len(work)), strict=True):
@@ -1061,8 +1081,8 @@ class Execution:
         for state in self.those(self.worked if not machine.pause else ()):
             if state not in work and state not in taken["drop"] and state not in taken["swap_out"]:
                 self.breach(5, state, "it worked in the batch before and sits out")
-        if machine.memory is not None and occupied > machine.memory // block:
-            self.breach(6, None, f"the requests occupy {occupied} blocks of {block}")
+        if machine.memory is not None and held > machine.memory // block:
+            self.breach(6, None, f"the requests occupy {held} blocks of {block}")
         if machine.host_memory is not None and self.host > machine.host_memory:
             self.breach(7, None, f"the host holds {self.host} tokens")
         return features
@@ -1303,7 +1323,7 @@ def options_of(state: State, execution: Execution, whole: bool = False) -> Itera
                     parts = {0, left - 1, left, *([] if held else [1])}
                 for c in parts:
                     spend(1000, "what a request may do")
-                    yield (drop, out, into, c), (blocks(held + c, machine.block), c, c > 0)
+                    yield (drop, out, into, c), (occupied(held + c, machine), c, c > 0)
 
 
 def takes_whole(instance: Box, objective: str) -> bool:
@@ -1796,7 +1816,7 @@ def sharing(state: State, execution: Execution) -> Iterator[tuple[Any, tuple[int
     S, _ = state.after_call(execution.clock)
     for (drop, out, into, c), takes in options_of(state, execution):
         most = execution.machine.host_memory
-        if most is not None and max(0, state.h - drop) + out - into > most:
+        if most is not None and hosted(max(0, state.h - drop) + out - into, execution.machine) > most:
             continue
         yield (drop, out, into, c, 0), takes
         held = state.m - max(0, drop - state.h) - out + into
@@ -2477,7 +2497,8 @@ class Division:
         self.line = {name: sum(map(mul, weights, (line[name] for line in lines))) for name in lines[0]}
         peaks = sum(peak(one) for one in instance.requests)
         L = limits_of(machine)["device"]
-        held = L * machine.block if L and not instance.contents else peaks  # several may process what is held once
+        some = instance.contents or machine.layout  # several may process what is held once, or windows hold less
+        held = L * machine.block if L and not some else peaks
         self.P = min(peaks, prefill_budget(machine) or peaks, held)
         self.limits = limits_of(machine) | {"prefill_tokens": self.P, "memory": L, "packing": L}
         self.part = {name: Fraction(proof[name], 1024) for name in PARTS}
@@ -2824,6 +2845,7 @@ SEARCH = {
     "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9),
 }  # fmt: skip
 WITH_CONTENTS = {"alone", "enumeration", "shares", "late-windows", "late-tail", "speed"}
+WITH_LAYOUT = {"alone", "enumeration", "shares", "speed"}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
 
 
@@ -2897,6 +2919,8 @@ def prove(instance: Box, proof: Box, objective: str) -> Amount:
         raise NotChecked(f"a proof of kind {proof.kind} is not checked here with drop_and_work")
     if instance.contents and not kinds <= WITH_CONTENTS:
         raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_CONTENTS))} is not checked here with contents")
+    if instance.machine.layout and not kinds <= WITH_LAYOUT:
+        raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_LAYOUT))} is not checked here with a layout")
     return function(instance if proof.kind == "enumeration" else note_prefixes(instance), proof, objective)
 
 

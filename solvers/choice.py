@@ -25,7 +25,7 @@ WHY = {
     CONFIGURATIONS: "every request runs from start to end, so that its start says all",
     SLOTS: "batches last one tick, and few requests have few joint states; what it proves is certified",
     EVENTS: "few requests have few joint states at batch boundaries; what it proves is certified",
-    ENUMERATION: "requests share contents, which the enumeration of states takes; what it proves is certified",
+    ENUMERATION: "the enumeration of states takes shared contents and layouts of KV; what it proves is certified",
     SLOT_DUAL: "prices of slots prove what a search over them does not reach",
     BOUND: "no exact search takes it, but lower bounds scale",
 }

@@ -170,7 +170,7 @@ EVENTS = Way("events", Solver("events", "optimal, by a search over batch boundar
 ENUMERATION = Way("enumeration", Solver("enumeration", "optimal, by an enumeration that the checker runs again"),
                   "certificate", "bounds.enumeration:propose_enumeration", takes=Enumeration.takes,
                   drops="nothing, but states are looked at only as far as the time allows",
-                  what="the enumeration of states with contents",
+                  what="the enumeration of states",
                   horizon="the search goes through states, whatever the number of batches")
 SLOTS = Way("slots", Solver("slots", "optimal, by a search over slots that the checker runs again"),
             "certificate", "bounds.slot_solver:propose_slots", takes=Slots.takes, slows=True,

@@ -65,6 +65,8 @@ def _check(instance: Instance, block: int, slot: int, headroom: int) -> None:
         raise BadInput(f"{instance.name} is coarse already; coarsen the instance that it was made from")
     if instance.contents:
         raise BadInput(f"{instance.name}: requests share contents in blocks, which have no coarse form")
+    if instance.machine.layout is not None:
+        raise BadInput(f"{instance.name}: a layout of KV has no coarse form")
     if not instance.cost.always_one_tick:
         raise BadInput(f"{instance.name}: only instances whose batches all last one tick (unit cost) can be coarsened")
     for request in instance.requests:

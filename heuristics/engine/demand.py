@@ -7,7 +7,7 @@ of work count as its middle one.
 from typing import NamedTuple
 
 from kvcore.cost import Cost, Features
-from kvcore.instance import LIMIT, Machine, Request, Segment
+from kvcore.instance import Machine, Request, Segment
 
 
 class Effort(NamedTuple):
@@ -98,7 +98,7 @@ class Demand:
         last = len(segments) - 1
         self.estimate = estimate
         machine = estimate.machine
-        most = LIMIT if machine.block_limit is None else machine.block_limit * machine.block
+        most = machine.longest
         self.peak = min(most, request.peak)
         self.decode = [segment.decode for segment in segments]
         self.durations = [call.duration for call in request.calls]

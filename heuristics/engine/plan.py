@@ -239,6 +239,8 @@ class Plan:
         block = self.machine.block
         if len(jobs) == len(self._stream):
             return self._stream.growth()
+        if self.machine.layout is not None:
+            return sum(job.growth(1) for job in jobs)
         return len(jobs) if block == 1 else sum(job.device % block == 0 for job in jobs)
 
     def fill(self, jobs: Iterable[Job]) -> None:
@@ -316,7 +318,7 @@ class Plan:
     def _move(self, moves: dict[str, int], job: Job, tokens: int, device: int, host: int) -> None:
         moves[job.id] = moves.get(job.id, 0) + tokens
         if self.free_host is not None:
-            self.free_host -= host - job.host
+            self.free_host -= self.machine.hosted(host) - self.machine.hosted(job.host)
         self._hold(job, device, host)
 
     def _hold(self, job: Job, device: int, host: int, growth: int = 0) -> None:

@@ -32,6 +32,12 @@ def rounded(number: float) -> float:
     return float(f"{number:g}")
 
 
+LAID = Takes(
+    RULES | {Feature.OWN_COST, Feature.LAYOUT},
+    apart=frozenset({(Feature.HOST, Feature.LAYOUT), (Feature.NO_PAUSE, Feature.LAYOUT)}),
+)
+"""What takes a layout of KV, by `Job.growth`, `Job.blocks` and `Plan.admits` alone."""
+
 Point = tuple[float, ...]
 
 

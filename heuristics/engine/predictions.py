@@ -40,8 +40,7 @@ def predictions(text: str, instance: Instance, seed: int = 0) -> Instance | None
         raise BadInput(f"predictions are {KINDS}, not {text!r}")
     limits = ("memory", "host_memory", "batch_tokens", "prefill_tokens")
     unlimited = instance.machine.replace(**dict.fromkeys(limits))
-    blocks = instance.machine.block_limit
-    memory = LIMIT if blocks is None else blocks * instance.machine.block
+    memory = instance.machine.longest
     with valid(f"predictions {text} of {instance.name}"):
         requests = tuple(_cut(_guessed(request, guess), memory) for request in instance.requests)
         return instance.replace(requests=requests, machine=unlimited)

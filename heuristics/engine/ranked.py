@@ -9,7 +9,7 @@ from typing import Any
 from heuristics.engine.admission import Holding, is_safe
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Policy
+from heuristics.engine.policy import LAID, Policy
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
@@ -31,6 +31,7 @@ class Ranked(Policy):
     Source: MARS (arXiv 2410.18248), Figure 1; the admission test is ours.
     """
 
+    takes = LAID
     knows = "predictions"  # the admission test needs the sizes, whatever the key needs
 
     @abstractmethod
@@ -50,7 +51,7 @@ class Ranked(Policy):
         them, they can in each of these batches, in any order.
         """
         machine, limit = plan.machine, plan.machine.block_limit
-        if not (machine.pause and plan.hybrid):
+        if not (machine.pause and plan.hybrid) or machine.layout is not None:
             return 1
         others = [job for job in view.ready if job.id not in plan.work]
         most = max((job.missing for job in others), default=0)

@@ -87,8 +87,8 @@ class ServingEngine(Policy):
 
         At most those that the memory holds beside its prompt; 1 for one that outlives its limit.
         """
-        blocks = self.machine.block_limit
-        held = LIMIT if blocks is None else self.beside(job.known - job.generated, blocks * self.machine.block)
+        unlimited = self.machine.memory is None
+        held = LIMIT if unlimited else self.beside(job.known - job.generated, self.machine.longest)
         return max(1, min(job.max_new or self.longest, held) - self.generated(job))
 
     def generated(self, job: Job) -> int:

@@ -207,6 +207,8 @@ class Unified(Policy):
         """
         if not self.reserved and not self.spare_block:
             return LIMIT
+        if self.machine.layout is not None:
+            return 1
         return self._steps([most - job.device for job, most in self.reserved.values() if job.id in plan.work], plan)
 
     def _steps(self, rooms: Iterable[int], plan: Plan) -> int:
@@ -238,9 +240,7 @@ class Unified(Policy):
         """Return, from above, the blocks that one more token of each takes beyond reservations."""
         if not self.reserved:
             return 0  # what is free is all that counts, and the plan looks at that
-        block = self.machine.block
-        growing = jobs if block == 1 else [job for job in jobs if job.device % block == 0]
-        return sum(job.index not in self.reserved or not self._promise(job) for job in growing)
+        return sum(job.growth(1) for job in jobs if job.index not in self.reserved or not self._promise(job))
 
     def _fits(self, job: Job, tokens: int, plan: Plan) -> bool:
         alone = len(self.decoding) + len(self.prefilling) == 1
@@ -335,7 +335,7 @@ class Unified(Policy):
 
     def host_takes(self, job: Job, plan: Plan) -> bool:
         """Whether the host has room for all its KV."""
-        return plan.free_host is None or job.device <= plan.free_host
+        return plan.free_host is None or self.machine.hosted(job.device) <= plan.free_host
 
     def swap(self, job: Job, plan: Plan) -> None:
         """Send a call's KV to the host, or discard it without room."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.policy import LAID
 from heuristics.engine.unified import Unified, first_come
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
@@ -23,6 +24,7 @@ class Vllm(Unified):
     """
 
     name = "vllm"
+    takes = LAID
     hybrid = False
     chunked = False
     prefill_first = True
@@ -55,6 +57,7 @@ class Sarathi(Unified):
     """
 
     name = "sarathi"
+    takes = LAID
     prefill_tokens = 512
 
 
@@ -97,6 +100,7 @@ class Infermax(Unified):
     """
 
     name = "infermax"
+    takes = LAID
 
     def order(self, jobs: list[Job]) -> list[Job]:
         return sorted(jobs, key=lambda job: (-job.device, job.arrival, job.index))
@@ -142,6 +146,8 @@ class Table1(Unified):
     Running time: as vllm.
     Source: INFERMAX (arXiv 2411.07447), Section 3.1, Algorithm 1, and Table 1.
     """
+
+    takes = LAID
 
 
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {

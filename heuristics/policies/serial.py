@@ -1,8 +1,9 @@
 """One request after another."""
 
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Policy
+from heuristics.engine.policy import LAID, Policy
 from heuristics.engine.view import View
+from kvcore.features import Takes
 from kvcore.instance import LIMIT
 
 
@@ -17,6 +18,7 @@ class Serial(Policy):
     """
 
     name = "serial"
+    takes = Takes(LAID.features)
     knows = "online"
     free_calls = "preserve"
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from heuristics.engine.ahead import PlansAhead
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
-from heuristics.engine.policy import Setting
+from heuristics.engine.policy import LAID, Setting
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
 
@@ -32,6 +32,7 @@ class VllmV1(PlansAhead):
     """
 
     name = "vllm-v1"
+    takes = LAID
     rule = (
         "One token budget, running before waiting, first come first served, admitted if all of it fits; calls discard; "
         "vLLM's defaults but the prefix cache and planning ahead (vllm-v1-prefix-async has both)"

@@ -51,9 +51,8 @@ def search(
         raise BadInput(f"--maximize {maximize}: only the ratio is maximised")
     check_writable(out, json)
     machine = Machine(
-        memory=None, host_memory=host_memory, batch_tokens=batch_tokens, batch_requests=batch_requests,
-        **switches_of(switches),
-    )  # fmt: skip
+        memory=None, host_memory=host_memory, batch_tokens=batch_tokens, batch_requests=batch_requests
+    ).replace(**switches_of(switches))  # fmt: skip
     family = SearchSpace(n, memory, prompt, decode, calls, duration, returns, arrival, handling, machine)
     with LiveLine(f"searching against {policy}") as line:
         seen = search(

@@ -21,7 +21,9 @@ class Alone(Proof):
     """Each request takes at least its own batches of least duration, and its calls."""
 
     kind: Literal["alone"] = "alone"
-    takes: ClassVar = Takes(RULES | OBJECTIVES | {Feature.PERCENTILE, Feature.SHARED, Feature.DROP_AND_WORK})
+    takes: ClassVar = Takes(
+        RULES | OBJECTIVES | {Feature.PERCENTILE, Feature.SHARED, Feature.DROP_AND_WORK, Feature.LAYOUT}
+    )
     argument: ClassVar = "no request is faster than alone: its batches, each of least duration, and its calls"
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:

@@ -48,7 +48,9 @@ class Enumeration(Proof):
     """Look at the first `states` states, or all up to an optimum."""
 
     kind: Literal["enumeration"] = "enumeration"
-    takes: ClassVar = Takes(RULES | SUMS | {Feature.MAKESPAN, Feature.BUSY, Feature.LONGEST, Feature.SHARED})
+    takes: ClassVar = Takes(
+        RULES | SUMS | {Feature.MAKESPAN, Feature.BUSY, Feature.LONGEST, Feature.SHARED, Feature.LAYOUT}
+    )
     argument: ClassVar = (
         "all batches that the rules allow were tried, the cheapest states first, {0.states} at the most"
     )

@@ -170,7 +170,7 @@ class RequestOptions:
         prefill = work > 0 and not decode
         load = Load(
             blocks=self.machine.blocks(device + work),
-            host=host,
+            host=self.machine.hosted(host),
             tokens=work,
             prefill_tokens=work if prefill else 0,
             decode_requests=int(decode),

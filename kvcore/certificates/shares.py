@@ -93,7 +93,7 @@ class Shares(Division):
     """
 
     kind: Literal["shares"] = "shares"
-    takes: ClassVar = Takes(RULES | OBJECTIVES | {Feature.SHARED})
+    takes: ClassVar = Takes(RULES | OBJECTIVES | {Feature.SHARED, Feature.LAYOUT})
     alone: Annotated[tuple[Proportion, ...], Field(max_length=1_000_000)] = ()
     windows: tuple[()] = ()
     """Always empty: a key of older files."""
@@ -131,10 +131,12 @@ class Shares(Division):
 def most_prefill(instance: Instance) -> int:
     """Return the most tokens prefilled in one batch: the budget, what the memory holds, or all there is.
 
-    A request in work has m + c tokens after, at most its peak. With contents several may process what is held once.
+    A request in work has m + c tokens after, at most its peak. With contents several may process what is held once, and
+    a window holds less than was processed.
     """
     machine = instance.machine
-    held = None if machine.block_limit is None or instance.contents else machine.block_limit * machine.block
+    less = machine.block_limit is None or instance.contents or machine.layout
+    held = None if less or machine.block_limit is None else machine.block_limit * machine.block
     peaks = sum(request.peak for request in instance.requests)
     return min(limit for limit in (machine.prefill_limit, held, peaks) if limit is not None)
 

@@ -64,7 +64,7 @@ class Speed(Division):
     """
 
     kind: Literal["speed"] = "speed"
-    takes: ClassVar = Takes(RULES | SUMS | {Feature.LONGEST, Feature.SHARED})
+    takes: ClassVar = Takes(RULES | SUMS | {Feature.LONGEST, Feature.SHARED, Feature.LAYOUT})
     slot: Annotated[int, Field(ge=1, le=LIMIT)]
     scale: Annotated[int, Field(ge=1, le=2**40)]
     price: Series

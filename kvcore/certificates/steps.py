@@ -163,9 +163,10 @@ class Steps:
         peak = int(self.context.max())
         parts = peak // self.limit + 2
         one = peak * (prices.tokens + prices.prefill_tokens + prices.decode_kv + prices.prefill_kv)
-        one += prices.packed * (self.packs + 1) * (peak + 1)
+        blocks = max(peak + 1, self.machine.blocks(peak))
+        one += prices.packed * (self.packs + 1) * blocks
         one += prices.generated + prices.decode_requests + parts * prices.prefill_requests
-        return one + prices.prefill_pairs * peak**2 + prices.blocks * (parts + 1) * (peak + 1)
+        return one + prices.prefill_pairs * peak**2 + prices.blocks * (parts + 1) * blocks
 
     def least(self, prices: StepPrices) -> Integers:
         """Return the least price of the work for each token: by a decode or a prefill, from the most or the least KV.
@@ -225,8 +226,12 @@ class Steps:
         return total
 
     def _blocks(self, tokens: Integers, times: int | Integers = 1) -> Integers:
-        """The least blocks of its own for `tokens` held in several batches together."""
-        blocks = -(-tokens // min(self.machine.block, MOST_KV))
+        """The least blocks of its own for `tokens` held in several batches together: a layout is concave."""
+        block = min(self.machine.block, MOST_KV)
+        blocks = -(-tokens // block)
+        if (layout := self.machine.layout) is not None:
+            held = [g.weight * np.minimum(blocks, -(-(g.window or MOST_KV**2) // block)) for g in layout.groups]
+            blocks = sum(held, layout.state * (tokens > 0))
         return np.asarray(np.maximum(0, blocks - times * self.earlier))
 
     def _packed(self, blocks: Integers) -> Integers:

@@ -10,7 +10,7 @@ from typing import Any
 
 from library.checker.events import Search, explore, options_of
 from library.checker.files import Amount, Box, Broken, NotChecked, spend
-from library.checker.instance import but_id, duration, limits_of, output
+from library.checker.instance import but_id, duration, hosted, limits_of, output
 from library.checker.objectives import RATES
 from library.checker.referee import MOVES, Execution, State
 
@@ -112,7 +112,7 @@ def sharing(state: State, execution: Execution) -> Iterator[tuple[Any, tuple[int
     S, _ = state.after_call(execution.clock)
     for (drop, out, into, c), takes in options_of(state, execution):
         most = execution.machine.host_memory
-        if most is not None and max(0, state.h - drop) + out - into > most:
+        if most is not None and hosted(max(0, state.h - drop) + out - into, execution.machine) > most:
             continue
         yield (drop, out, into, c, 0), takes
         held = state.m - max(0, drop - state.h) - out + into

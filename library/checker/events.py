@@ -10,7 +10,7 @@ from math import ceil, inf
 from typing import Any
 
 from library.checker.files import MOST_TRIED, Amount, Box, Broken, NotChecked, spend
-from library.checker.instance import blocks, but_id, limits_of, peak, prefill_budget
+from library.checker.instance import but_id, limits_of, occupied, peak, prefill_budget
 from library.checker.objectives import is_late
 from library.checker.referee import MOVES, Execution, Option, State
 from library.checker.work import Line, Tariff, Work, lines_of, ticks_of
@@ -212,7 +212,7 @@ def options_of(state: State, execution: Execution, whole: bool = False) -> Itera
                     parts = {0, left - 1, left, *([] if held else [1])}
                 for c in parts:
                     spend(1000, "what a request may do")
-                    yield (drop, out, into, c), (blocks(held + c, machine.block), c, c > 0)
+                    yield (drop, out, into, c), (occupied(held + c, machine), c, c > 0)
 
 
 def takes_whole(instance: Box, objective: str) -> bool:

@@ -32,11 +32,13 @@ cost_function = {
     "tokens_above": (optional({"knee": number, "coefficient": number}), None),
     **dict.fromkeys(COEFFICIENTS, (number, 0)),
 }
+layout = {"state": (number, 0), "groups": ([{"weight": (integer(1), 1), "window": (limit, None)}], [])}
 machine = {
     "memory": limit, "block": (integer(1), 1), "host_memory": (optional(number), 0),
     **dict.fromkeys(BATCH.values(), (limit, None)), "hybrid": (switch, True), "chunked": (switch, True),
     "evict": (switch, False), "partial": (switch, False), "pause": (switch, True), "same_batch": (switch, True),
     "drop_and_work": (switch, False),
+    "layout": (optional(layout), None),
 }  # fmt: skip
 handling = one_of("preserve", "discard", "swap", "free")
 call = {"duration": number, "returns": (number, 0), "handling": (handling, "free")}
@@ -68,8 +70,11 @@ def read_instance(data: Any) -> Box:
     for one in instance.requests:
         if not one.segments or any((each.call is None) != (each is one.segments[-1]) for each in one.segments):
             raise Bad(f"{one.id}: every segment but the last ends with a call")
-        if memory is not None and blocks(peak(one), block) > memory // block:
+        if memory is not None and occupied(peak(one), instance.machine) > memory // block:
             raise Bad(f"{one.id} can never fit: its peak of {peak(one)} tokens is above the memory")
+    layout = instance.machine.layout
+    if layout and (instance.machine.partial or instance.contents or not (layout.state or layout.groups)):
+        raise Bad("a layout occupies memory, and goes with neither partial moves nor contents")
     read_contents(instance)
     return instance
 
@@ -110,6 +115,22 @@ def blocks(tokens: int, block: int) -> int:
     return -(-tokens // block)
 
 
+def occupied(tokens: int, machine: Box, block: int | None = None) -> int:
+    """The blocks (by default the machine's) that a request's tokens occupy."""
+    layout, block = machine.layout, block or machine.block
+    if not layout:
+        return blocks(tokens, block)
+    kept = (min(tokens, tokens if group.window is None else group.window) for group in layout.groups)
+    each = zip(kept, layout.groups, strict=True)
+    return layout.state * (tokens > 0) + sum(group.weight * blocks(most, block) for most, group in each)
+
+
+def hosted(tokens: int, machine: Box) -> int:
+    """The host's tokens that a request's tokens there occupy."""
+    state = machine.layout.state * (machine.block - 1) if machine.layout and tokens else 0
+    return occupied(tokens, machine, 1) + state
+
+
 def output(one: Box) -> int:
     """How many tokens a request generates."""
     return sum(segment.decode for segment in one.segments)
@@ -126,7 +147,7 @@ def prefill_budget(machine: Box) -> int | None:
 
 
 ONLY_GIVEN: dict[str, Any] = {"max_new": None, "slo_class": None, "path": None, "same_batch": True, "contents": [],
-                              "drop_and_work": False}  # fmt: skip
+                              "drop_and_work": False, "layout": None}  # fmt: skip
 
 
 def given(each: Box) -> Box:

@@ -73,6 +73,7 @@ SEARCH = {
     "states": integer(0, 4 * 10**6), "tries": integer(0, 10**9),
 }  # fmt: skip
 WITH_CONTENTS = {"alone", "enumeration", "shares", "late-windows", "late-tail", "speed"}
+WITH_LAYOUT = {"alone", "enumeration", "shares", "speed"}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
 
 
@@ -146,6 +147,8 @@ def prove(instance: Box, proof: Box, objective: str) -> Amount:
         raise NotChecked(f"a proof of kind {proof.kind} is not checked here with drop_and_work")
     if instance.contents and not kinds <= WITH_CONTENTS:
         raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_CONTENTS))} is not checked here with contents")
+    if instance.machine.layout and not kinds <= WITH_LAYOUT:
+        raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_LAYOUT))} is not checked here with a layout")
     return function(instance if proof.kind == "enumeration" else note_prefixes(instance), proof, objective)
 
 

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from library.checker.files import Amount, Bad, Box, Broken, check, headed, integer, shaped, spend, spent, text
-from library.checker.instance import BATCH, COEFFICIENTS, blocks, duration, sha256
+from library.checker.instance import BATCH, COEFFICIENTS, duration, hosted, occupied, sha256
 from library.checker.objectives import TAILS, by_objective, percentile
 
 amounts = {str: check(lambda value: type(value) is int, "an integer")}
@@ -37,9 +37,9 @@ class State:
         """The blocks of its path that it holds with m tokens."""
         return self.path[: m // block]
 
-    def private(self, m: int, block: int) -> int:
+    def private(self, m: int, machine: Box) -> int:
         """How many other blocks it holds with m tokens."""
-        return blocks(m, block) - len(self.had(m, block))
+        return occupied(m, machine) - len(self.had(m, machine.block))
 
     @property
     def ready(self) -> int:
@@ -134,9 +134,8 @@ class Execution:
 
     def hold(self, state: State, m: int, h: int) -> None:
         """Let a request hold so much KV on the device and on the host."""
-        block = self.machine.block
-        self.blocks += state.private(m, block) - state.private(state.m, block)
-        self.host += h - state.h
+        self.blocks += state.private(m, self.machine) - state.private(state.m, self.machine)
+        self.host += hosted(h, self.machine) - hosted(state.h, self.machine)
         state.m, state.h = m, h
 
     def move(self, written: Box) -> tuple[dict[str, Amounts], set[State]]:
@@ -215,7 +214,7 @@ class Execution:
 
     def work(self, work: Amounts, start: int, taken: dict[str, Amounts], evicted: set[State]) -> dict[str, int]:
         """The features of a batch; R2 to R7."""
-        machine, block, prefilled, occupied = self.machine, self.machine.block, 0, self.blocks
+        machine, block, prefilled, held = self.machine, self.machine.block, 0, self.blocks
         features = dict.fromkeys(COEFFICIENTS, 0)
         for state, c in work.items():
             if state.done is not None or state.returns_at is not None or start < state.one.arrival:
@@ -233,9 +232,9 @@ class Execution:
             if phase == "prefill":
                 features["prefill_pairs"] += c * c + 2 * c * state.m
                 prefilled += c
-            occupied += state.private(state.m + c, block) - state.private(state.m, block)
+            held += state.private(state.m + c, machine) - state.private(state.m, machine)
         shared = {each for state, c in work.items() if state.path for each in state.had(state.m + c, block)}
-        occupied += len(self.resident | shared)
+        held += len(self.resident | shared)
         for kind in ("swap_out", "swap_in"):
             features[kind + "_tokens"], features[kind + "s"] = sum(taken[kind].values()), len(taken[kind])
         for name, total in zip(BATCH.values(), (features["tokens"], prefilled, len(work)), strict=True):
@@ -246,8 +245,8 @@ class Execution:
         for state in self.those(self.worked if not machine.pause else ()):
             if state not in work and state not in taken["drop"] and state not in taken["swap_out"]:
                 self.breach(5, state, "it worked in the batch before and sits out")
-        if machine.memory is not None and occupied > machine.memory // block:
-            self.breach(6, None, f"the requests occupy {occupied} blocks of {block}")
+        if machine.memory is not None and held > machine.memory // block:
+            self.breach(6, None, f"the requests occupy {held} blocks of {block}")
         if machine.host_memory is not None and self.host > machine.host_memory:
             self.breach(7, None, f"the host holds {self.host} tokens")
         return features

@@ -26,7 +26,8 @@ class Division:
         self.line = {name: sum(map(mul, weights, (line[name] for line in lines))) for name in lines[0]}
         peaks = sum(peak(one) for one in instance.requests)
         L = limits_of(machine)["device"]
-        held = L * machine.block if L and not instance.contents else peaks  # several may process what is held once
+        some = instance.contents or machine.layout  # several may process what is held once, or windows hold less
+        held = L * machine.block if L and not some else peaks
         self.P = min(peaks, prefill_budget(machine) or peaks, held)
         self.limits = limits_of(machine) | {"prefill_tokens": self.P, "memory": L, "packing": L}
         self.part = {name: Fraction(proof[name], 1024) for name in PARTS}

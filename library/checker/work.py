@@ -12,7 +12,7 @@ from operator import sub
 from typing import Any, NamedTuple
 
 from library.checker.files import Amount, Box, spend
-from library.checker.instance import WORK, blocks, duration, most_prefill, output
+from library.checker.instance import WORK, duration, most_prefill, occupied, output
 
 
 class Token(NamedTuple):
@@ -71,7 +71,7 @@ class Tariff:
     """What work costs: prices of what is done, of a `batch`, of `prefill` and a `block` of KV in it, of `packed`."""
 
     def __init__(self, machine: Box, prices: Line, packs: int = 1) -> None:
-        self.machine, self.P, self.block, self.packs = machine, most_prefill(machine), machine.block, packs
+        self.machine, self.P, self.packs = machine, most_prefill(machine), packs
         given = {name: Fraction(price) for name, price in prices.items() if price and name not in ("base", "packed")}
         self.unit = lcm(*(price.denominator for price in given.values()))
         self.prices = {name: int(price * self.unit) for name, price in given.items()}  # so that ways are whole numbers
@@ -96,13 +96,13 @@ class Tariff:
 
     def held(self, token: Token, tokens: int, times: int = 1) -> int:
         """Its own blocks, at least, for tokens in several batches together."""
-        return max(0, blocks(tokens, self.block) - token.lead * times)
+        return max(0, occupied(tokens, self.machine) - token.lead * times)
 
     def packing(self, token: Token) -> Fraction:
         """The price of the memory of its last batch by the dual feasible function u."""
         if not self.packed:
             return Fraction(0)
-        k, x = self.packs, Fraction(self.held(token, token.A), self.machine.memory // self.block)
+        k, x = self.packs, Fraction(self.held(token, token.A), self.machine.memory // self.machine.block)
         return self.packed * (x if ((k + 1) * x).denominator == 1 else Fraction((k + 1) * x // 1, k))
 
     def ways(self, token: Token) -> Iterator[int]:

@@ -103,7 +103,7 @@ def test_solve_is_optimal_by_the_certificate_alone() -> None:
     result = solvers.solve(IDLE)
     assert (result.status, result.value, result.proved_by) == ("optimal", 11, "enumeration")
     assert result.failed == []
-    assert "requests share contents, which the enumeration of states takes" in result.chosen
+    assert "the enumeration of states takes shared contents and layouts of KV" in result.chosen
     pytest.importorskip("ortools", reason="OR-Tools is not installed (extra cp-sat)")
     claimed = solvers.solve(IDLE, formulation="cp-sat", certify_limit=0)
     assert (claimed.status, claimed.value, claimed.bound_kind) == ("claimed", 11, "solver")
@@ -122,7 +122,7 @@ def test_solve_begins_with_policies_that_share():
 def test_what_it_declines() -> None:
     plain = tiny_instance(0)
     with pytest.raises(
-        BadInput, match="enumeration is for requests that share contents; without them events sees more"
+        BadInput, match="enumeration is for shared contents or a layout of KV; without them events sees more"
     ):
         propose_enumeration(Task(plain, "makespan"))
     with pytest.raises(InvalidCertificate, match="enumeration is not proved with late-requests"):

@@ -29,9 +29,9 @@ PUBLISHED = {
     "llama-2-70b": 68_976_648_192, "llama-3-70b": 70_553_706_496,
     "qwen3-8b": 8_190_735_360, "qwen3-32b": 32_762_123_264, "qwen3-30b-a3b": 30_532_122_624,
     "qwen3-235b-a22b": 235_093_634_560, "gpt-oss-20b": 20_914_757_184, "gpt-oss-120b": 116_829_156_672,
-    "deepseek-v3": 671_026_419_200,
+    "deepseek-v3": 671_026_419_200, "gemma-3-27b": 27_432_406_640 - 423_060_336, "qwen3-next-80b-a3b": 79_674_391_296,
 }  # fmt: skip
-"""The numbers in the published weights, without the frequencies of rotary embeddings."""
+"""The numbers in the published weights, without rotary frequencies (Gemma: without its part for images)."""
 KIB = {"llama-2-7b": 512, "llama-3-8b": 128, "llama-2-70b": 320, "gpt-j-6b": 448, "opt-13b": 800, "llama-3.2-1b": 32}
 CARDS = {
     "gpt-oss-20b": (20.91, 3.61, 12.8), "gpt-oss-120b": (116.83, 5.13, 60.8), "deepseek-v3": (671, 37, 625),
@@ -222,7 +222,7 @@ def test_all_parameters_of_a_name_are_read():
         ("roofline:model=tiny,device=h100,weights=fp4", "weights is bf16 or fp8 or int4, not 'fp4'"),
         (
             "roofline:model=tiny,device=h100,wieghts=fp8",
-            "is it weights.*; write .* launch, .* weights, kv, floor, layers",
+            "is it weights.*; write .* launch, .* weights, kv, floor, windows, layers",
         ),
         (
             "roofline:model=tiny,device=h100,launch=vllm",
@@ -283,7 +283,7 @@ def test_every_model_takes_fewer_bits(name):
         assert less.weight_bytes == 2 * model.parameters - int((16 - bits) * matrices / 8)
         assert less.kv_bytes() * 2 == model.kv_bytes()
     assert sizes["int4"] < sizes["fp8"] < sizes["bf16"]
-    made = get_cost(f"roofline:model={name},device=h200,tp=4,weights=int4,kv=fp8")
+    made = get_cost(f"roofline:model={name},device=h200,tp={min(4, model.kv_heads)},weights=int4,kv=fp8")
     assert made.machine.memory > 0
 
 
@@ -343,6 +343,34 @@ def test_latent_kv_and_windows():
     assert latent.pair_operations == 2 * 128 * (128 + 64 + 128) * 61
     assert windows.kv_bytes() == 2 * 2 * 12 * 8 * 64
     assert windows.pair_operations == 4 * 64 * 64 * 12
+
+
+def test_a_machine_has_the_windows_and_states_of_its_model():
+    """By hand: 62 layers at 8 KiB a token, two make a unit; 12 at 2 KiB, beside 36 x 548,864 x 2 bytes of states."""
+    gemma, qwen = "roofline:model=gemma-3-27b,device=h100", "roofline:model=qwen3-next-80b-a3b,device=h200,tp=2"
+    names = (gemma, f"{gemma},windows=keep", qwen, f"{qwen},windows=keep")
+    sliding, kept, states, same = (get_cost(name).machine for name in names)
+    room = int(Fraction(9, 10) * 80 * 2**30) - MODELS["gemma-3-27b"].weight_bytes
+    assert (sliding.memory, kept.memory) == (room // 2**18 * 16, room // (31 * 2**18) * 16)
+    assert (sliding.partial, kept.partial, kept.layout) == (False, True, None)
+    assert [sliding.blocks(m) for m in (16, 1024, 16_384)] == [31, 31 * 64, 5 * 1024 + 26 * 64]
+    assert states == same
+    assert [states.blocks(m) for m in (0, 1, 32)] == [0, 1 - -36 * 548_864 * 2 // (24 * 2**14), 103]
+
+
+def test_a_roofline_counts_full_windows_and_states():
+    made = batch([200, 3000], [(50, 128)])
+    for name, read, written in (
+        ("gpt-oss-20b", 12 * 2048 * 128, 12 * 2048), ("qwen3-next-80b-a3b", 2 * 36 * 548_864 * 2, 0),
+    ):  # fmt: skip
+        model = MODELS[name]
+        traffic = model.read_bytes() + model.kv_bytes() * (3328 + 52) + 3 * read + 52 * written
+        memory, compute, out, _ = roofline_functions(model, DEVICES["h100"])
+        assert memory.value(made) == Fraction(traffic, DEVICES["h100"].bandwidth)
+        assert compute.seconds["tokens"] * DEVICES["h100"].flops == (
+            2 * model.layer_matrices + model.pair_operations // 2 + 4 * 64 * 64 * 128 * model.windowed
+        )
+        assert out.seconds["swap_outs"] * DEVICES["h100"].link == read // (1 + (not model.windowed))
 
 
 def test_more_experts_take_longer_to_read():

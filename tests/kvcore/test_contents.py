@@ -369,7 +369,7 @@ def test_retained_blocks_are_those_of_the_second_referee_that_no_request_holds()
                     run.device_after
                     == free
                     + len(held) * on.machine.block
-                    + sum(life.state.private(life.device, on.machine.block) for life in world.lives.values())
+                    + sum(life.state.private(life.device, world.execution.machine) for life in world.lives.values())
                     * on.machine.block
                 )
                 seen.add(free)

@@ -38,7 +38,7 @@ from kvcore.cost import Cost, CostFunction, OwnCost
 from kvcore.errors import BadInput
 from kvcore.features import CALLS, NAMED, NOTHING, RULES, Feature, features
 from kvcore.features import OBJECTIVES as WHOLE
-from kvcore.instance import Call, Instance, Machine, Node, Request, Segment, Slo
+from kvcore.instance import Call, Instance, KvGroup, KvLayout, Machine, Node, Request, Segment, Slo
 from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, scale_of, tail_of
 from library import check
 from solvers import neighbourhoods, steering
@@ -53,7 +53,7 @@ from tests.kvcore.test_late_windows import LATE, MANY, urgent
 from tests.kvcore.test_slots_certificate import drawn as slotted
 from tests.support.build import instance, request
 from tests.support.contents import with_contents
-from tests.support.drawer import PROFILES, tiny_instance
+from tests.support.drawer import LAID, PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum, least_percentile
 from tests.support.few import ALL
 from tests.support.random_proofs import (
@@ -138,11 +138,14 @@ def on_paths(kind):
 
 
 DRAWERS = {
-    Alone: on_paths(tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True))),
-    Shares: on_paths(tiny([*OBJECTIVES])),
+    Alone: in_turn(
+        on_paths(tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True))),
+        tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True), **LAID),
+    ),
+    Shares: in_turn(on_paths(tiny([*OBJECTIVES])), tiny([*OBJECTIVES], **LAID)),
     LateWindows: on_paths(urgently),
     LateTail: on_paths(lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)])),
-    Speed: on_paths(tiny([*SUMS, "max-flow-time"])),
+    Speed: in_turn(on_paths(tiny([*SUMS, "max-flow-time"])), tiny([*SUMS, "max-flow-time"], **LAID)),
     InOrder: tiny(SUMS),
     Pairs: tiny(SUMS, cost="unit"),
     Tree: tiny(FLOWS, **PRICEABLE),
@@ -150,7 +153,7 @@ DRAWERS = {
     Slots: slotted,
     Configurations: starting,
     Events: tiny([*OBJECTIVES]),
-    Enumeration: sharing,
+    Enumeration: in_turn(sharing, tiny(ENUMERATED, **LAID)),
     Fresh: in_turn(tiny(SUMS), *map(ordered, (of_fresh.drawn, of_fresh.tight, of_fresh.cut, of_fresh.gapped))),
 }
 
@@ -243,7 +246,10 @@ def refute(kind, seed, instance, objective, seen):
     return taken > 0
 
 
-EXCLUSIVE = (frozenset(WHOLE | {Feature.PERCENTILE}), frozenset({Feature.PAUSE, Feature.NO_PAUSE}))
+EXCLUSIVE = (
+    frozenset(WHOLE | {Feature.PERCENTILE}), frozenset({Feature.PAUSE, Feature.NO_PAUSE}),
+    frozenset({Feature.SHARED, Feature.LAYOUT}), frozenset({Feature.PARTIAL, Feature.LAYOUT}),
+)  # fmt: skip
 
 
 def together(some):
@@ -398,13 +404,14 @@ def test_what_else_is_new(changes):
 
 
 def test_every_field_is_named_and_none_that_is_gone():
-    nouns = (Instance, Machine, Request, Slo, Segment, Call, CostFunction)
+    nouns = (Instance, Machine, Request, Slo, Segment, Call, CostFunction, KvLayout, KvGroup)
     for noun, table in zip(nouns, NAMED, strict=True):
         assert table.keys() == noun.model_fields.keys(), noun.__name__
     assert {*OBJECTIVES} == {*WHOLE}
-    assert {*Feature} == RULES | WHOLE | {
-        Feature.PERCENTILE, Feature.OWN_COST, Feature.SHARED, Feature.DROP_AND_WORK, Feature.UNNAMED,
+    others = {
+        Feature.PERCENTILE, Feature.OWN_COST, Feature.SHARED, Feature.DROP_AND_WORK, Feature.LAYOUT, Feature.UNNAMED,
     }  # fmt: skip
+    assert {*Feature} == RULES | WHOLE | others
 
 
 def test_the_first_rules_are_closed():

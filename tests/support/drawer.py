@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kvcore.cost import Cost, CostFunction, TokensAbove
-from kvcore.instance import Call, Instance, Machine, Request, Segment, Slo
+from kvcore.instance import Call, Instance, KvGroup, KvLayout, Machine, Request, Segment, Slo
 
 SWITCHES = ("hybrid", "chunked", "evict", "partial", "pause")
 FEATURES = tuple(name for name in CostFunction.model_fields if name != "divisor")
@@ -132,6 +132,8 @@ class Profile:
     partial: Values = (False, False, True)
     pause: Values = (False, True)
     drop_and_work: Values = (False,)
+    layout: Values = (None,)
+    """Also "some": random windows and states."""
     cost: Values = ("unit", "linear", "two-functions")
     """Of `COSTS`, or functions."""
 
@@ -183,6 +185,8 @@ BUSY = Profile(
     cost=("busy",),
 )  # fmt: skip
 """Batches that cost much, and a little for what is in them: as measured ones do."""
+LAID: dict[str, Any] = {"layout": "some", "partial": False}
+"""What `tiny_instance` must fix for windows and states."""
 
 PROFILES: dict[str, dict[str, Any]] = {
     "any": {},
@@ -242,8 +246,10 @@ def _slo(draw: Random, profile: Profile) -> Slo:
 
 
 def _machine(draw: Random, profile: Profile, requests: tuple[Request, ...]) -> Machine:
-    block = draw.choice(profile.block)
-    blocks = [-(-request.peak // block) * block for request in requests]
+    block, layout = draw.choice(profile.block), _one(draw, profile.layout)
+    layout = _layout(draw) if layout == "some" else layout
+    units = layout or KvLayout(groups=(KvGroup(),))
+    blocks = [units.units(request.peak, block) * block for request in requests]
     budgets = {name: draw.choice(getattr(profile, name)) for name in ("batch_tokens", "prefill_tokens")}
     some, memory = draw.randint(1, max(blocks)), _one(draw, profile.memory)
     if memory in MEMORY:
@@ -258,7 +264,17 @@ def _machine(draw: Random, profile: Profile, requests: tuple[Request, ...]) -> M
     if None not in budgets.values():
         budgets["prefill_tokens"] = min(budgets.values())
     switches["drop_and_work"] = _one(draw, profile.drop_and_work)
-    return Machine(memory=memory, block=block, host_memory=host, batch_requests=batch_requests, **budgets, **switches)
+    return Machine(memory=memory, block=block, host_memory=host, batch_requests=batch_requests, layout=layout,
+                   **budgets, **switches)  # fmt: skip
+
+
+def _layout(draw: Random) -> KvLayout:
+    groups = (
+        KvGroup(weight=draw.choice((1, 1, 2, 3)), window=draw.choice((None, 1, 2, 3, 4)))
+        for _ in range(draw.choice((0, 1, 1, 2)))
+    )
+    state, groups = draw.choice((0, 0, 1, 2)), tuple(groups)
+    return KvLayout(state=state if groups else max(1, state), groups=groups)
 
 
 def _swaps(request: Request) -> list[int]:

@@ -143,7 +143,7 @@ class World:
         execution.calling = [id for id in execution.calling if execution.states[id].returns_at is not None]
 
     def occupied(self, tokens: int) -> int:
-        return -(-tokens // self.machine.block) * self.machine.block
+        return check.occupied(tokens, self.execution.machine) * self.machine.block
 
     def broken(self, batch: Batch) -> Refusal | None:
         """The lowest rule that `batch` breaks when it is the next one. Changes nothing."""
@@ -196,7 +196,7 @@ class World:
                 end = self.tick + life.request.segments[segments[id]].call.duration
                 life.calls.append(PastCall(end, kv, kv, kv))
         device_after = sum(self.occupied(life.device) for life in self.lives.values())
-        host = sum(life.host for life in self.lives.values())
+        host = self.execution.host
         outcome.batches.append({"start": start, "duration": self.tick - start, "device": sum(held.values()),
                                 "device_after": device_after, "host": host})  # fmt: skip
 

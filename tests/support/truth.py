@@ -289,13 +289,13 @@ class Truth:
             longer = []
             for chosen, sums, shown, acts, device, host, tokens, prefill, works in parts:
                 for k, o in options[chosen[-1] :] if alike else options:
-                    phases = shown | o.phase
+                    phases, hosted = shown | o.phase, self.occupied(o.after.host, 1)
                     if (
-                        o.blocks <= device and o.after.host <= host and o.work <= tokens and o.prefill <= prefill
+                        o.blocks <= device and hosted <= host and o.work <= tokens and o.prefill <= prefill
                         and (works > 0 or not o.work) and (phases < 3 or m.hybrid)
                     ):  # fmt: skip
                         longer.append((
-                            (*chosen, k), sums + o.sums, phases, acts or o.acts, device - o.blocks, host - o.after.host,
+                            (*chosen, k), sums + o.sums, phases, acts or o.acts, device - o.blocks, host - hosted,
                             tokens - o.work, prefill - o.prefill, works - (o.work > 0),
                         ))  # fmt: skip
             parts = longer
@@ -390,9 +390,18 @@ class Truth:
             prefill * (work * work + 2 * work * device), moves[1], moves[2], moves[1] > 0, moves[2] > 0,
         )  # fmt: skip
         sums = sum(int(features[k]) << (BITS * place) for place, k in enumerate(self.asked))
-        blocks = -(-(device + work) // self.machine.block)
+        blocks = self.occupied(device + work, self.machine.block)
         acts = work + moves[1] + moves[2] > 0
         return Option(after, moves, work, work * prefill, 2 * prefill + decode, blocks, acts, sums)
+
+    def occupied(self, tokens: int, block: int) -> int:
+        """R6 of a request, in blocks; R7 in blocks of one token."""
+        layout = self.machine.layout
+        if tokens == 0 or layout is None:
+            return -(-tokens // block)
+        windows = [(g.weight, min(tokens, g.window or tokens)) for g in layout.groups]
+        state = layout.state if block > 1 else layout.state * self.machine.block
+        return state + sum(weight * -(-held // block) for weight, held in windows)
 
     def passed(self, i: int, before: Local, after: Local, ticks: int) -> Local:
         """Return the request `after` what it did, which took so many ticks from where it was `before`.

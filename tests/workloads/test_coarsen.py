@@ -4,6 +4,7 @@ import pytest
 
 from kvcore import BadInput, Cost, CostFunction, Instance, Slo
 from kvcore.files import parse
+from kvcore.instance import KvLayout
 from tests.support.build import instance, request
 from workloads.coarsen import coarsen
 
@@ -98,6 +99,7 @@ HINGE = (CostFunction(busy=1, decode_requests=1),)
         (instance(ONE, hybrid=False), {}, "only a machine with hybrid is coarsened"),
         (instance(ONE, pause=False), {}, "only a machine with pause is coarsened"),
         (instance(ONE, drop_and_work=True), {}, "only a machine without drop_and_work is coarsened"),
+        (instance(ONE, layout=KvLayout(state=1)), {}, "a layout of KV has no coarse form"),
         (instance(ONE, memory=15, block=3), {}, "block of 3 tokens neither divides 4 nor is a multiple"),
         (instance(request("A", 1, 1), memory=3), {}, "memory of 3 tokens is less than one block of 4"),
         (instance(ONE, batch_tokens=1), {"headroom_ticks": 1}, "batch_tokens of 1 is less than one block of 4"),
