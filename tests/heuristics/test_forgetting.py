@@ -5,7 +5,7 @@ import random
 import pytest
 
 import solvers
-from heuristics import get_policy, trace_policy
+from heuristics import PolicyError, get_policy, trace_policy
 from heuristics.engine.forgetting import forgetting, without_contents
 from kvcore import OBJECTIVES, objective_value
 from tests.support.build import request
@@ -21,7 +21,11 @@ def test_schedules_without_contents_are_worth_the_same_with_them(name: str) -> N
         instance = with_contents(random.Random(seed), crowded_instance(seed, most=5))
         policy = get_policy(name)
         if policy.why_not(instance.machine) is None:
-            plain = trace_policy(without_contents(instance), policy)
+            try:
+                plain = trace_policy(without_contents(instance), policy)
+            except PolicyError as error:  # ordered swaps fill the host
+                assert (error.rule, name) == (7, "mars"), seed
+                continue
             trace = forgetting(instance, plain.expanded())
             assert all(objective_value(trace, each) == objective_value(plain, each) for each in OBJECTIVES), seed
             assert not any(batch.reuse for batch in trace.schedule.batches)
