@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kvcore import certificates
-from kvcore.certificates import Certificate, InvalidCertificate
+from kvcore.certificates import Alone, Certificate, InvalidCertificate
 from kvcore.certificates.events import Events
 from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import Slots
@@ -18,12 +18,14 @@ from kvcore.errors import BadInput, MissingTool
 from kvcore.features import CALLS, COSTS, MACHINES, REQUESTS, Feature, Takes
 from kvcore.instance import Instance
 from kvcore.limits import LIMITS
-from kvcore.metrics import Value
+from kvcore.metrics import Value, tail_of
 from kvcore.schedule import Batch, Schedule
 
 PROGRAM = Path(__file__).parents[1] / "verified" / "build" / "kvcheck"
-OBJECTIVES = (Feature.MAKESPAN, Feature.BUSY, Feature.FLOW, Feature.WEIGHTED, Feature.TTFT)
-TAKES = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*OBJECTIVES})
+SEARCHED = (Feature.MAKESPAN, Feature.BUSY, Feature.FLOW, Feature.WEIGHTED, Feature.TTFT)
+OBJECTIVES = (*SEARCHED, Feature.LONGEST, Feature.LATE)
+TAKES = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*SEARCHED})
+ALONE = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*OBJECTIVES, Feature.PERCENTILE} - {Feature.BUSY})
 MOST_STATES = 200_000
 """Joint states of a search: half a GB."""
 FUNCTION = (
@@ -50,7 +52,7 @@ def verify_certificate(instance: Instance, certificate: Certificate, *, proved: 
     if not proved:
         return certificates.verify_certificate(instance, certificate)
     lines = [
-        *instance_lines(instance, certificate.objective, certificate.instance_sha256),
+        *instance_lines(instance, certificate.objective, certificate.instance_sha256, certificate.proof),
         *claim_lines(instance, certificate),
     ]
     said = run(lines)
@@ -72,9 +74,10 @@ def run(lines: list[str]) -> str:
     return subprocess.run([PROGRAM], input="\n".join(lines), capture_output=True, text=True, check=True).stdout.strip()
 
 
-def instance_lines(instance: Instance, objective: str, hashed: str) -> Iterator[str]:
+def instance_lines(instance: Instance, objective: str, hashed: str, proof: Any = None) -> Iterator[str]:
     """Yield the lines of an instance with this hash, from the text that is hashed. BadInput, InvalidCertificate."""
-    if reason := TAKES.why_not("the checker in Coq", instance, objective):
+    takes = ALONE if isinstance(proof, Alone) else TAKES
+    if reason := takes.why_not("the checker in Coq", instance, objective):
         raise BadInput(reason)
     text = instance.canonical
     if sha256(text.encode()).hexdigest() != hashed:
@@ -91,10 +94,15 @@ def instance_lines(instance: Instance, objective: str, hashed: str) -> Iterator[
             call = segment["call"] or {}
             words += [segment["decode"], *(call[k] for k in ("duration", "returns", "handling") if call)]
         yield _line("request", *words)
+    for request in instance.requests:
+        yield _line("slo", *request.slo_ticks)
 
 
 def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
     """Yield the lines of a claim, with the prices that prove it. BadInput where the checker takes no such proof."""
+    if isinstance(certificate.proof, Alone):
+        yield _line("alone", certificate.bound, *_goal(certificate.objective, len(instance.requests)))
+        return
     proof, scale, before = certificate.proof, 1, min(request.arrival for request in instance.requests)
     if isinstance(proof, Slots | SlotDual):
         scale = proof.scale
@@ -106,6 +114,12 @@ def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
     elif not isinstance(proof, Events):
         raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}")
     yield _line("bound", certificate.objective, certificate.bound, scale, MOST_STATES)
+
+
+def _goal(objective: str, requests: int) -> tuple[Any, ...]:
+    if tail := tail_of(objective):
+        return "tail", tail.of_first, tail.spared(requests)
+    return ("tail", False, 0) if objective == "max-flow-time" else (objective,)
 
 
 def schedule_lines(instance: Instance, schedule: Schedule) -> Iterator[str]:

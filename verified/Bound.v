@@ -75,7 +75,7 @@ Proof.
 Qed.
 
 Theorem certified I o bound scale leb hash vectors kept : check I o bound scale leb hash vectors kept = true ->
-  forall schedule v, valid I schedule o v -> bound <= v.
+  forall schedule v, valid I schedule (Whole o) v -> bound <= v.
 Proof.
   unfold check. rewrite !andb_true_iff, Z.ltb_lt, Z.leb_le. intros [[[[[[S Q] W] RM] ST] VS] [K B]] bs v (zz & d & R & F & ->).
   set (target := target_of I o bound scale) in *. set (ps := map (prepare I hash) vectors) in *.
@@ -94,9 +94,9 @@ Proof.
   pose proof (bounded_cases I o scale target leb hash kept (build hash kept) pot ps (potential hash) to_come KI K PS SD 0 (initial I) _ 0 OP B) as X.
   pose proof (closed_run I o scale target leb hash kept (build hash kept) pot ps (potential hash) to_come
     ltac:(lia) ltac:(lia) KI K PS SD 0 (initial I) bs zz d R (Z.le_refl 0) F (start_good I W) RM 0 X) as Y.
-  pose proof (value_meter _ o _ _ _ R F) as V. unfold target, target_of in Y. nia.
+  pose proof (value_meter _ o _ _ _ R F) as V. cbn [result]. unfold target, target_of in Y. nia.
 Qed.
 Corollary no_schedule_below I o bound scale leb hash vectors kept : check I o bound scale leb hash vectors kept = true ->
-  forall schedule v, referee I schedule o = Some v -> bound <= v.
+  forall schedule v, referee I schedule (Whole o) = Some v -> bound <= v.
 Proof. intros C bs v H. apply (certified _ _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
 Print Assumptions no_schedule_below.

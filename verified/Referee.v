@@ -1,9 +1,8 @@
 (* The referee: a program that executes a schedule. It accepts what Spec.v calls valid, with its value, and nothing else
    (`referee_iff`).
 
-   Each rule has a test, with `b` after its name;
-     the test is true where the rule holds, case by case. So a schedule that
-   is executed is a run, and a run is executed, by induction over its batches. *)
+   Each rule has a test, with `b` after its name; the test is true where the rule holds, case by case. So a schedule that is
+   executed is a run, and a run is executed, by induction over its batches. *)
 Require Import ZArith List Bool Lia Spec.
 Import ListNotations.
 Open Scope Z_scope.
@@ -51,8 +50,8 @@ Fixpoint runb I now ss bs {struct bs} : option (list state * Z) := match bs with
         match runb I (t + D) (nexts (mach I) (t + D) ss aa) bs with Some (zz, d) => Some (zz, D + d) | None => None end
       else None
   end.
-Definition referee I bs o : option Z := match runb I 0 (initial I) bs with
-  | Some (zz, d) => if forallb (fun s => some (over s)) zz then Some (value o zz d) else None
+Definition referee I bs g : option Z := match runb I 0 (initial I) bs with
+  | Some (zz, d) => if forallb (fun s => some (over s)) zz then Some (result g zz d) else None
   | None => None end.
 
 (* --- It decides the rules ------------------------------------------------------------------------------------ *)
@@ -116,7 +115,7 @@ Proof.
   - induction 1 as [|now ss t aa bs zz d T L J D R IH]; simpl; [reflexivity|]. fold D. rewrite IH.
     apply locals_iff in L. apply joint_iff in J. apply Z.leb_le in T. now rewrite T, L, J.
 Qed.
-Theorem referee_iff I bs o v : referee I bs o = Some v <-> valid I bs o v.
+Theorem referee_iff I bs g v : referee I bs g = Some v <-> valid I bs g v.
 Proof.
   unfold referee, valid. split.
   - destruct (runb _ _ _ _) as [[zz d]|] eqn:E; [|discriminate]. destruct (forallb _ _) eqn:F; [|discriminate].

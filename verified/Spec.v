@@ -171,6 +171,22 @@ Definition value (o : objective) (zz : list state) (d : Z) :=
   | Ttft => sum (fun s => at_ (first s) - arrived s) zz
   end.
 
+(* A percentile of flow times, or of those to first tokens, by nearest rank: so many may be longer. And those late. *)
+Record slo := Slo { to_first : option Z; to_last : option Z; between : option Z }.  (* in whole ticks *)
+Inductive goal := Whole (o : objective) | Tail (of_first : bool) (longer : nat) | Late (slos : list slo).
+Fixpoint place x l := match l with [] => [x] | y :: l => Z.max x y :: place (Z.min x y) l end.  (* the largest first *)
+Definition exceeds x (limit : option Z) := match limit with None => false | Some l => l <? x end.
+Definition late q (f c : Z) := exceeds f (to_first q) || exceeds c (to_last q) || exceeds (c - f) (between q).
+Fixpoint lates qs (zz : list state) {struct qs} := match qs, zz with
+  | q :: qs, s :: zz => b2z (late q (at_ (first s) - arrived s) (at_ (over s) - arrived s)) + lates qs zz
+  | _, _ => 0
+  end.
+Definition result (g : goal) (zz : list state) (d : Z) := match g with
+  | Whole o => value o zz d
+  | Tail f n => nth n (fold_right place [] (map (fun s => at_ (if f then first s else over s) - arrived s) zz)) 0
+  | Late qs => lates qs zz
+  end.
+
 (* The schedule `bs` is valid, and v is its value. *)
 Definition initial I := map start_of (requests I).
-Definition valid I bs o v := exists zz d, run I 0 (initial I) bs zz d /\ Forall R11 zz /\ v = value o zz d.
+Definition valid I bs g v := exists zz d, run I 0 (initial I) bs zz d /\ Forall R11 zz /\ v = result g zz d.

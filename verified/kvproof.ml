@@ -796,6 +796,61 @@ let value o zz d =
   | Weighted -> sum (fun s -> Z.mul s.wt (Z.sub (at_ s.over) s.arrived)) zz
   | Ttft -> sum (fun s -> Z.sub (at_ s.first) s.arrived) zz
 
+type slo = { to_first : Big_int_Z.big_int option;
+             to_last : Big_int_Z.big_int option;
+             between : Big_int_Z.big_int option }
+
+type goal =
+| Whole of objective
+| Tail of bool * int
+| Late of slo list
+
+(** val place :
+    Big_int_Z.big_int -> Big_int_Z.big_int list -> Big_int_Z.big_int list **)
+
+let rec place x = function
+| [] -> x :: []
+| y :: l0 -> (Z.max x y) :: (place (Z.min x y) l0)
+
+(** val exceeds : Big_int_Z.big_int -> Big_int_Z.big_int option -> bool **)
+
+let exceeds x = function
+| Some l -> Z.ltb l x
+| None -> false
+
+(** val late : slo -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool **)
+
+let late q f c =
+  (||) ((||) (exceeds f q.to_first) (exceeds c q.to_last))
+    (exceeds (Z.sub c f) q.between)
+
+(** val lates : slo list -> state list -> Big_int_Z.big_int **)
+
+let rec lates qs zz =
+  match qs with
+  | [] -> Big_int_Z.zero_big_int
+  | q :: qs0 ->
+    (match zz with
+     | [] -> Big_int_Z.zero_big_int
+     | s :: zz0 ->
+       Z.add
+         (b2z
+           (late q (Z.sub (at_ s.first) s.arrived)
+             (Z.sub (at_ s.over) s.arrived))) (lates qs0 zz0))
+
+(** val result :
+    goal -> state list -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let result g zz d =
+  match g with
+  | Whole o -> value o zz d
+  | Tail (f, n) ->
+    nth n
+      (fold_right place []
+        (map (fun s -> Z.sub (at_ (if f then s.first else s.over)) s.arrived)
+          zz)) Big_int_Z.zero_big_int
+  | Late qs -> lates qs zz
+
 (** val initial : instance -> state list **)
 
 let initial i =
@@ -979,13 +1034,13 @@ let rec runb i now ss = function
   else None
 
 (** val referee :
-    instance -> batch list -> objective -> Big_int_Z.big_int option **)
+    instance -> batch list -> goal -> Big_int_Z.big_int option **)
 
-let referee i bs o =
+let referee i bs g =
   match runb i Big_int_Z.zero_big_int (initial i) bs with
   | Some p0 ->
     let (zz, d) = p0 in
-    if forallb (fun s -> some s.over) zz then Some (value o zz d) else None
+    if forallb (fun s -> some s.over) zz then Some (result g zz d) else None
   | None -> None
 
 (** val mark : Big_int_Z.big_int option -> Big_int_Z.big_int option **)
@@ -1667,3 +1722,231 @@ let check i o bound scale leb0 hash vectors kept =
          kept)
        (bounded target hash km ps (potential hash) to_come
          Big_int_Z.zero_big_int (origin i o leb0) Big_int_Z.zero_big_int))
+
+(** val grows : function0 -> bool **)
+
+let grows f =
+  (&&) (Z.leb Big_int_Z.unit_big_int f.divisor)
+    (forallb (Z.leb Big_int_Z.zero_big_int)
+      (f.busy :: (f.any_decode :: (f.any_prefill :: (f.tokens :: (f.above :: (f.generated :: (f.decode_requests :: (f.prefill_requests :: (f.decode_kv :: (f.prefill_kv :: (f.prefill_pairs :: (f.swap_out_tokens :: (f.swap_in_tokens :: (f.swap_outs :: (f.swap_ins :: []))))))))))))))))
+
+(** val parts : machine -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let parts m x =
+  let p0 =
+    match m.prefill_tokens with
+    | Some z0 -> Some z0
+    | None -> m.batch_tokens
+  in
+  (match p0 with
+   | Some p1 ->
+     if (&&) m.chunked (Z.leb Big_int_Z.unit_big_int p1)
+     then ceil_div x p1
+     else Big_int_Z.unit_big_int
+   | None -> Big_int_Z.unit_big_int)
+
+(** val gone : state -> bool **)
+
+let gone s =
+  (&&) s.due (is_h Discard s.window)
+
+(** val kv : state -> Big_int_Z.big_int **)
+
+let kv s =
+  if gone s then s.host else Z.add s.device s.host
+
+(** val lack : state -> Big_int_Z.big_int **)
+
+let lack s =
+  Z.sub s.known (kv s)
+
+(** val future :
+    machine -> Big_int_Z.big_int -> (call * Big_int_Z.big_int) list ->
+    Big_int_Z.big_int **)
+
+let rec future m context = function
+| [] -> Big_int_Z.zero_big_int
+| p0 :: r0 ->
+  let (c, d) = p0 in
+  Z.add
+    (Z.add
+      (parts m
+        (Z.add (Z.add Big_int_Z.unit_big_int c.returns)
+          (if0 (is_h Discard (Some c.handled)) context)))
+      (Z.sub d Big_int_Z.unit_big_int))
+    (future m (Z.add (Z.add context c.returns) d) r0)
+
+(** val delays : state -> Big_int_Z.big_int **)
+
+let delays s =
+  sum (fun c -> (fst c).duration) s.rest
+
+(** val toll :
+    function0 -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let toll f s k =
+  let pre =
+    b2z
+      ((||) (Z.leb k Big_int_Z.zero_big_int)
+        (Z.leb (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)
+          (Z.sub s k)))
+  in
+  Z.add
+    (Z.add (Z.add (Z.add (Z.mul f.tokens (Z.sub s k)) f.generated) f.busy)
+      (Z.mul (Z.add f.any_prefill f.prefill_requests) pre))
+    (Z.mul f.prefill_pairs
+      (Z.max pre
+        (Z.sub
+          (Z.mul (Z.sub s Big_int_Z.unit_big_int)
+            (Z.sub s Big_int_Z.unit_big_int)) (Z.mul k k))))
+
+(** val solo :
+    function0 list -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int **)
+
+let solo fs s k =
+  fold_right (fun f x -> Z.max (ceil_div (toll f s k) f.divisor) x)
+    Big_int_Z.zero_big_int fs
+
+(** val least_load : Big_int_Z.big_int -> load * load **)
+
+let least_load r =
+  ({ tok = Big_int_Z.unit_big_int; ptok = Big_int_Z.zero_big_int; gen =
+    Big_int_Z.unit_big_int; ndec = Big_int_Z.unit_big_int; npre =
+    Big_int_Z.zero_big_int; dkv = r; pkv = Big_int_Z.zero_big_int; pairs =
+    Big_int_Z.zero_big_int; otok = Big_int_Z.zero_big_int; itok =
+    Big_int_Z.zero_big_int; nout = Big_int_Z.zero_big_int; nin =
+    Big_int_Z.zero_big_int; blk = Big_int_Z.zero_big_int; hos =
+    Big_int_Z.zero_big_int }, { tok = Big_int_Z.unit_big_int; ptok =
+    Big_int_Z.unit_big_int; gen = Big_int_Z.zero_big_int; ndec =
+    Big_int_Z.zero_big_int; npre = Big_int_Z.unit_big_int; dkv =
+    Big_int_Z.zero_big_int; pkv = Big_int_Z.zero_big_int; pairs =
+    Big_int_Z.unit_big_int; otok = Big_int_Z.zero_big_int; itok =
+    Big_int_Z.zero_big_int; nout = Big_int_Z.zero_big_int; nin =
+    Big_int_Z.zero_big_int; blk = Big_int_Z.zero_big_int; hos =
+    Big_int_Z.zero_big_int })
+
+(** val quick : function0 list -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let quick fs r =
+  Z.min (lasts fs (fst (least_load r))) (lasts fs (snd (least_load r)))
+
+(** val step : instance -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let step i shortest =
+  let fs = i.cost in
+  quick fs
+    (Z.max Big_int_Z.unit_big_int (Z.sub shortest Big_int_Z.unit_big_int))
+
+(** val need : instance -> Big_int_Z.big_int -> state -> Big_int_Z.big_int **)
+
+let need i shortest =
+  let m = i.mach in
+  let fs = i.cost in
+  (fun s ->
+  Z.max (Z.mul (step i shortest) (parts m (lack s))) (solo fs s.known (kv s)))
+
+(** val tail : instance -> Big_int_Z.big_int -> state -> Big_int_Z.big_int **)
+
+let tail i shortest =
+  let m = i.mach in
+  (fun s ->
+  Z.add
+    (Z.mul (step i shortest)
+      (Z.add (Z.sub s.todo Big_int_Z.unit_big_int)
+        (future m (Z.sub (Z.add s.known s.todo) Big_int_Z.unit_big_int)
+          s.rest))) (delays s))
+
+(** val first_by :
+    instance -> Big_int_Z.big_int -> Big_int_Z.big_int -> state ->
+    Big_int_Z.big_int **)
+
+let first_by i shortest now s =
+  match s.first with
+  | Some x -> x
+  | None -> Z.add (Z.max now s.ready) (need i shortest s)
+
+(** val over_by :
+    instance -> Big_int_Z.big_int -> Big_int_Z.big_int -> state ->
+    Big_int_Z.big_int **)
+
+let over_by i shortest now s =
+  match s.over with
+  | Some x -> x
+  | None ->
+    Z.add (Z.add (Z.max now s.ready) (need i shortest s)) (tail i shortest s)
+
+(** val gap_by :
+    instance -> Big_int_Z.big_int -> Big_int_Z.big_int -> state ->
+    Big_int_Z.big_int **)
+
+let gap_by i shortest now s =
+  match s.first with
+  | Some x -> Z.sub (over_by i shortest now s) x
+  | None -> tail i shortest s
+
+(** val shortest_of : instance -> Big_int_Z.big_int **)
+
+let shortest_of i =
+  fold_right (fun r x -> Z.min r.prompt x)
+    (Z.pow (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)
+      (Big_int_Z.mult_int_big_int 2
+      ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+      ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+      ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+      ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+      Big_int_Z.unit_big_int)))))) i.requests
+
+(** val simple : instance -> bool **)
+
+let simple i =
+  (&&)
+    ((&&) (Z.leb Big_int_Z.unit_big_int i.mach.block) (forallb grows i.cost))
+    (forallb (fun r ->
+      (&&) (Z.leb Big_int_Z.zero_big_int r.weight)
+        (forallb (fun c -> Z.leb Big_int_Z.zero_big_int (fst c).returns)
+          r.more)) i.requests)
+
+(** val lates_by : instance -> slo list -> state list -> Big_int_Z.big_int **)
+
+let lates_by i =
+  let fb = first_by i (shortest_of i) Big_int_Z.zero_big_int in
+  let ob = over_by i (shortest_of i) Big_int_Z.zero_big_int in
+  let rec lates_by0 qs ss =
+    match qs with
+    | [] -> Big_int_Z.zero_big_int
+    | q :: qs0 ->
+      (match ss with
+       | [] -> Big_int_Z.zero_big_int
+       | s :: ss0 ->
+         Z.add
+           (b2z
+             ((||)
+               ((||) (exceeds (Z.sub (fb s) s.arrived) q.to_first)
+                 (exceeds (Z.sub (ob s) s.arrived) q.to_last))
+               (exceeds (gap_by i (shortest_of i) Big_int_Z.zero_big_int s)
+                 q.between))) (lates_by0 qs0 ss0))
+  in lates_by0
+
+(** val alone : instance -> goal -> Big_int_Z.big_int **)
+
+let alone i =
+  let fb = first_by i (shortest_of i) Big_int_Z.zero_big_int in
+  let ob = over_by i (shortest_of i) Big_int_Z.zero_big_int in
+  (fun g ->
+  let ss = initial i in
+  (match g with
+   | Whole o ->
+     (match o with
+      | Makespan ->
+        fold_right (fun s x -> Z.max (ob s) x) Big_int_Z.zero_big_int ss
+      | Busy -> Big_int_Z.zero_big_int
+      | Flow -> sum (fun s -> Z.sub (ob s) s.arrived) ss
+      | Weighted -> sum (fun s -> Z.mul s.wt (Z.sub (ob s) s.arrived)) ss
+      | Ttft -> sum (fun s -> Z.sub (fb s) s.arrived) ss)
+   | Tail (f, n) ->
+     nth n
+       (fold_right place []
+         (map (fun s -> Z.sub (if f then fb s else ob s) s.arrived) ss))
+       Big_int_Z.zero_big_int
+   | Late qs -> lates_by i qs ss))

@@ -233,6 +233,26 @@ val sum : ('a1 -> Big_int_Z.big_int) -> 'a1 list -> Big_int_Z.big_int
 
 val value : objective -> state list -> Big_int_Z.big_int -> Big_int_Z.big_int
 
+type slo = { to_first : Big_int_Z.big_int option;
+             to_last : Big_int_Z.big_int option;
+             between : Big_int_Z.big_int option }
+
+type goal =
+| Whole of objective
+| Tail of bool * int
+| Late of slo list
+
+val place :
+  Big_int_Z.big_int -> Big_int_Z.big_int list -> Big_int_Z.big_int list
+
+val exceeds : Big_int_Z.big_int -> Big_int_Z.big_int option -> bool
+
+val late : slo -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+
+val lates : slo list -> state list -> Big_int_Z.big_int
+
+val result : goal -> state list -> Big_int_Z.big_int -> Big_int_Z.big_int
+
 val initial : instance -> state list
 
 val is_h : handling -> handling option -> bool
@@ -275,7 +295,7 @@ val runb :
   instance -> Big_int_Z.big_int -> state list -> batch list -> (state
   list * Big_int_Z.big_int) option
 
-val referee : instance -> batch list -> objective -> Big_int_Z.big_int option
+val referee : instance -> batch list -> goal -> Big_int_Z.big_int option
 
 val mark : Big_int_Z.big_int option -> Big_int_Z.big_int option
 
@@ -478,3 +498,56 @@ val check :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
   -> state -> bool) -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int)
   -> vector list -> entry list -> bool
+
+val grows : function0 -> bool
+
+val parts : machine -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val gone : state -> bool
+
+val kv : state -> Big_int_Z.big_int
+
+val lack : state -> Big_int_Z.big_int
+
+val future :
+  machine -> Big_int_Z.big_int -> (call * Big_int_Z.big_int) list ->
+  Big_int_Z.big_int
+
+val delays : state -> Big_int_Z.big_int
+
+val toll :
+  function0 -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val solo :
+  function0 list -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+val least_load : Big_int_Z.big_int -> load * load
+
+val quick : function0 list -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val step : instance -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val need : instance -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
+
+val tail : instance -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
+
+val first_by :
+  instance -> Big_int_Z.big_int -> Big_int_Z.big_int -> state ->
+  Big_int_Z.big_int
+
+val over_by :
+  instance -> Big_int_Z.big_int -> Big_int_Z.big_int -> state ->
+  Big_int_Z.big_int
+
+val gap_by :
+  instance -> Big_int_Z.big_int -> Big_int_Z.big_int -> state ->
+  Big_int_Z.big_int
+
+val shortest_of : instance -> Big_int_Z.big_int
+
+val simple : instance -> bool
+
+val lates_by : instance -> slo list -> state list -> Big_int_Z.big_int
+
+val alone : instance -> goal -> Big_int_Z.big_int

@@ -62,22 +62,43 @@ let row line = match List.map z line with
   | [pblk; phos; ptk; ppt; prq] -> { pblk; phos; ptk; ppt; prq }
   | _ -> failwith "row"
 
-let judge inst batches =
+let slo = function
+  | [f; l; b] -> { to_first = maybe f; to_last = maybe l; between = maybe b }
+  | _ -> failwith "slo"
+
+let goal slos = function
+  | ["late-requests"] -> Late slos
+  | ["tail"; first; longer] -> Tail (flag first, int_of_string longer)
+  | [name] -> Whole (List.assoc name objectives)
+  | _ -> failwith "objective"
+
+let alone_bound inst g bound =
+  let best = alone inst g in
+  if simple inst && Big_int_Z.le_big_int bound best then "proved " ^ Big_int_Z.string_of_big_int bound ^ " by requests alone"
+  else "not proved: alone, requests prove " ^ Big_int_Z.string_of_big_int best
+
+let judge inst slos batches =
   let value (_, o) = match referee inst batches o with
     | None -> "invalid"
     | Some v -> Big_int_Z.string_of_big_int v in
-  print_endline (String.concat " " (List.map value objectives))
+  let goals = List.map (fun (name, o) -> name, Whole o) objectives in
+  let others = ["max-flow-time", Tail (false, 0); "late-requests", Late slos] in
+  print_endline (String.concat " " (List.map value (goals @ others)))
 
 let () =
-  let m = ref None and functions = ref [] and requests = ref [] and batches = ref [] and prices = ref [] in
+  let m = ref None and functions = ref [] and requests = ref [] and batches = ref [] and prices = ref []
+  and slos = ref [] in
   let inst () = { mach = Option.get !m; cost = List.rev !functions; requests = List.rev !requests } in
   let read line = match String.split_on_char ' ' line with
     | "machine" :: l ->
-      m := Some (machine l); functions := []; requests := []; batches := []; prices := []
+      m := Some (machine l); functions := []; requests := []; batches := []; prices := [];
+      slos := []
     | "function" :: l -> functions := cost_function l :: !functions
     | "request" :: l -> requests := request l :: !requests
+    | "slo" :: l -> slos := slo l :: !slos
     | "batch" :: l -> batches := batch (List.length !requests) l :: !batches
-    | ["judge"] -> judge (inst ()) (List.rev !batches)
+    | ["judge"] -> judge (inst ()) (List.rev !slos) (List.rev !batches)
+    | "alone" :: bound :: name -> print_endline (alone_bound (inst ()) (goal (List.rev !slos) name) (z bound))
     | ["prices"] -> prices := [] :: !prices
     | "row" :: l -> prices := (row l :: List.hd !prices) :: List.tl !prices
     | ["bound"; objective; bound; scale; most] ->

@@ -12,6 +12,7 @@ import kvbound as kv
 from kvbound import machine_checked
 from kvcore.certificates import Alone, certify
 from kvcore.certificates.events import Events
+from kvcore.certificates.shares import Shares
 from kvcore.rules import RULES
 from tests.support.build import batch, schedule
 from tests.support.commands import kvbound
@@ -25,6 +26,7 @@ from tests.support.random_schedules import mutate, random_schedule
 ROOT = Path(__file__).parents[2]
 MARS = kv.builtin_instance("mars-figure1")
 OBJECTIVES = tuple(map(str, machine_checked.OBJECTIVES))
+SEARCHED = tuple(map(str, machine_checked.SEARCHED))
 
 
 def claim(instance, objective, bound):
@@ -96,7 +98,7 @@ def test_what_the_lines_cannot_say_is_declined(tried, words):
 def test_the_optimum_is_proved_and_one_more_is_refused():
     met = Counter()
     for seed in range(60 if ALL else 12):
-        instance, objective = tiny_instance(seed), OBJECTIVES[seed % len(OBJECTIVES)]
+        instance, objective = tiny_instance(seed), SEARCHED[seed % len(SEARCHED)]
         try:
             optimum, _ = exhaustive_optimum(instance, objective, max_states=300)
         except TooManyStates:
@@ -129,6 +131,27 @@ def test_any_prices_prove_the_optimum_at_most():
     assert len(met) == 3
 
 
+def test_requests_alone_prove_what_they_need_and_the_optimum_at_most():
+    objectives = (*sorted({*OBJECTIVES} - {"busy-time"}), "p50-ttft", "p50-flow-time")
+    met = Counter()
+    for seed in range(120 if ALL else 16):
+        instance, objective = tiny_instance(seed), objectives[seed % len(objectives)]
+        made = certify(instance, objective, Alone())
+        try:
+            optimum = (
+                made.value
+                if objective in objectives[-2:]
+                else exhaustive_optimum(instance, objective, max_states=300)[0]
+            )
+        except TooManyStates:
+            continue
+        assert kv.verify_certificate(instance, made, proved=True) == made.value  # kvbound's own
+        with pytest.raises(kv.InvalidCertificate, match="not proved: alone, requests prove"):
+            kv.verify_certificate(instance, certify(instance, objective, Alone(), optimum + 1), proved=True)
+        met[objective] += 1
+    assert len(met) >= (8 if ALL else 4)
+
+
 def test_another_instance_is_refused():
     other = MARS.replace(name="another")
     with pytest.raises(kv.InvalidCertificate, match="it is of another instance"):
@@ -136,8 +159,11 @@ def test_another_instance_is_refused():
 
 
 def test_what_is_not_proved_is_declined():
-    with pytest.raises(kv.BadInput, match="takes no certificate of the kind alone"):
-        kv.verify_certificate(MARS, certify(MARS, "total-flow-time", Alone(), 20), proved=True)
+    made = certify(MARS, "total-flow-time", Shares(functions=(0, 0)), 20)
+    with pytest.raises(kv.BadInput, match="takes no certificate of the kind shares"):
+        kv.verify_certificate(MARS, made, proved=True)
+    with pytest.raises(kv.BadInput, match="not proved with busy-time"):
+        kv.verify_certificate(MARS, certify(MARS, "busy-time", Alone(), 1), proved=True)
     with pytest.raises(kv.BadInput, match="not proved with max-flow-time"):
         kv.verify_certificate(MARS, claim(MARS, "max-flow-time", 1), proved=True)
     with pytest.raises(kv.BadInput, match="not proved with shared prefixes"):
