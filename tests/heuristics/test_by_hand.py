@@ -130,6 +130,18 @@ HAND = {
     "trtllm: max-utilization pauses the last started and keeps its place": (
         "A 4 3; B 4 3; C 3 1 @1", {"memory": 8}, {"trtllm-max-utilization": "A4 B4 | A1 -B4 | A1 | B5 C3 | B1."}),
     "trtllm: chunks end at a block": ("A 10 1", {"batch_tokens": 6, "block": 4}, {"trtllm-no-evict": "A4 | A6."}),
+    # A's token suspends B, and C (3) waits behind it; B comes back for a token when A is done
+    "trtllm: v2 suspends the last started to the host": ("A 4 3; B 4 3; C 3 1 @1", {"memory": 8, "host_memory": 4}, {
+        "trtllm-v2": "A4 B4 | A1 >B4 | A1 | B1 C3 <B4 | B1."}),
+    "trtllm: v2 drops what the host does not take": ("A 4 3; B 4 3; C 3 1 @1", {"memory": 8, "host_memory": 3}, {
+        "trtllm-v2": "A4 B4 | A1 -B4 | A1 | B5 C3 | B1."}),
+    # B (6) lacks memory beside A (5 of 8), C (2) does not
+    "trtllm: v2 skips a prompt that does not fit": ("A 4 5; B 6 1 @1; C 2 1 @1", {"memory": 8}, {
+        "trtllm-max-utilization": "A4 | A1 | A1", "trtllm-v2": "A4 | A1 C2 | A1",
+        "trtllm-v2:max_util_for_resume=0.5": "A4 | A1 | A1"}),
+    # A (4) and B (5) hold 9 of 9: neither B's nor C's chunk fits, B goes for C, but is the older, and back first
+    "trtllm: without a host one that does not work goes for a prompt": (
+        "A 2 3; B 7 1; C 2 3", {"memory": 9, "batch_tokens": 4}, {"trtllm-v2": "A2 B2 | A1 B3 | A1 -B5 | B4 | B3 C1"}),
     # --- planned as the batch before starts
     # B comes in batch 0, as batch 1 is planned already: it is in batch 2
     "async: what happens in a batch is seen one batch later": ("A 2 4; B 1 1 @1", {}, {
