@@ -152,8 +152,8 @@ HYPOTHESES = {
         note="`vllm-v1:ttl=SECONDS`; where none runs, the KV gives way at once, and nothing is lost.",
     ),
     "ttl-of-an-engine-by-waiting": Hypothesis(
-        statement="In vLLM's scheduler, with n requests that wait for the memory, a TTL as long as the recomputation has "
-        "at most 1 + n / 6 (or 7 / 5) times the total flow time of the better of no TTL and an endless one.",
+        statement="In vLLM's scheduler, with n requests that wait for the memory, a TTL as long as the recomputation "
+        "has at most 1 + n / 6 (or 7 / 5) times the total flow time of the better of no TTL and an endless one.",
         source="what refutes ttl-of-an-engine, for fewer that wait",
         states="proved",
         family=enumerated(
