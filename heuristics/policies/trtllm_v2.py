@@ -35,7 +35,7 @@ class TensorRtLlmV2(TensorRtLlm):
     name = "trtllm-v2"
     rule = "First come first served, decodes first; the last started is suspended to the host; calls discard"
     source = "TensorRT-LLM, _torch/pyexecutor/scheduler/scheduler_v2.py (00746ef)"
-    needs = (*TensorRtLlm.needs, "evict")
+    needs: tuple[str, ...] = (*TensorRtLlm.needs, "evict")
     max_util_for_resume: float = 0.95
     settings: ClassVar[dict[str, Setting]] = {
         "max_util_for_resume": Setting("share of the blocks held above which none starts or comes back", most=1)

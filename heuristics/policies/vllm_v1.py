@@ -31,7 +31,7 @@ class VllmV1(PlansAhead):
     (`gate`; without it, its first chunk).
 
     With `priority`, larger weights go first, in the queue and at the preemption, and then those that came first; with
-    `aging`, a request counts a weight less for every so many tokens of its context. One that preempts itself ends the
+    `aging`, a request counts a weight less for each `aging` tokens of its context. One that preempts itself ends the
     step for those after it up to 0.32 (`ends_step`); since 0.33.0 they go on. With `ahead`, the scheduling is
     asynchronous. Not modelled: the prefix cache (`vllm-v1-prefix`).
 
