@@ -1,9 +1,11 @@
 """`python -m benchmarks.against_bounds`: engines and papers' policies beside certified bounds, for docs/engines.md.
 
-Each case is written to `benchmarks/records/engines.jsonl` as it ends; one that is there is not run again.
+Each case is written to `benchmarks/records/engines.jsonl` as it ends; one that is there is not run again. With
+`settings` engines run with other settings on a few of these cases, for `benchmarks/records/settings.jsonl`.
 """
 
 import json
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from kvcore.metrics import SUMS, objective_value
 from solvers.dual_bound import best_bound
 from solvers.improve import improve
 
-RECORD = Path(__file__).parent / "records" / "engines.jsonl"
+RECORD, SETTINGS = (Path(__file__).parent / "records" / f"{name}.jsonl" for name in ("engines", "settings"))
 POLICIES = ("vllm-v1", "sglang", "trtllm-no-evict", "trtllm-max-utilization", "sarathi-serve", "infercept", "mars",
             "augserve")  # fmt: skip
 MODELS = {
@@ -42,6 +44,17 @@ SECONDS = {"total-flow-time": 12.0, "p99-ttft": 6.0, "late-requests": 4.0}
 """Of the processor, for the bounds of a case."""
 ROUNDS = 12
 """Policies that `improve` tries for each objective."""
+SET = (
+    "vllm-v1", *(f"vllm-v1:victim={who}" for who in ("least-computed", "most-blocks", "longest")),
+    *(f"vllm-v1:ttl={seconds}" for seconds in (1, 10, 100)), "vllm-v1:watermark=0.05", "vllm-v1:threshold=512",
+    "vllm-v1-priority:aging=1000", "trtllm-max-utilization", "trtllm-v2",
+)  # fmt: skip
+"""Settings of engines; each is compared with the engine's defaults."""
+SET_IN = {
+    "Azure code": None, "Azure conversation": 16_384, "mixture, load 1": None, "agents": None,
+    "agents, host memory": None,
+}  # fmt: skip
+"""The cases of 7B in which they are, and their memory, if another."""
 OTHERS = ("index", "infercept-heuristic", "lamps", "sjf-api", "srpt")
 """What is run in its place for sessions, where those would take hours."""
 
@@ -97,8 +110,37 @@ def measured(workload: str, model: str) -> dict[str, Any]:
     return {**facts, **found}
 
 
+def with_settings() -> None:
+    """Write the mean latency of each setting, and the bound, in seconds."""
+    known, objective, model = (
+        [json.loads(line) for line in RECORD.read_text().splitlines()],
+        "total-flow-time",
+        "7B, linear",
+    )
+    with SETTINGS.open("w") as record:
+        for workload, memory in SET_IN.items():
+            instance = case(workload, model)
+            unit = instance.tick_seconds / len(instance.requests)
+            bound = next(
+                row[objective]["bound"] for row in known if (row["workload"], row["model"]) == (workload, model)
+            )
+            if memory:
+                instance = instance.replace(machine=instance.machine.replace(memory=memory))
+                bound = float((best_bound(instance, objective, time_limit=SECONDS[objective]).bound or 0) * unit)
+            values = {name: objective_value(trace_policy(instance, get_policy(name)), objective) * unit for name in SET}
+            row = {
+                "workload": f"{workload}, {memory:,} tokens" if memory else workload, "model": model,
+                "called": float(sum(request.call_time for request in instance.requests) * unit),
+                "policies": {name: float(value) for name, value in values.items()}, "bound": bound,
+            }  # fmt: skip
+            record.write(json.dumps(row) + "\n")
+
+
 def main() -> None:
     """Run the cases that are not in the record yet."""
+    if sys.argv[1:] == ["settings"]:
+        with_settings()
+        return
     known = [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.exists() else []
     done = {(row["workload"], row["model"]) for row in known}
     for workload in WORKLOADS:

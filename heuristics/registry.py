@@ -56,6 +56,7 @@ from heuristics.policies.slai import Slai
 from heuristics.policies.sorted_f import SortedF
 from heuristics.policies.staggered import Staggered
 from heuristics.policies.trtllm import VARIANTS as TRTLLM
+from heuristics.policies.trtllm_v2 import TensorRtLlmV2
 from heuristics.policies.vllm_v1 import VARIANTS as VLLM_V1
 from heuristics.policies.vllm_v1 import VllmV1
 from heuristics.policies.vllm_v1_prefix import VARIANTS as VLLM_V1_PREFIX
@@ -72,7 +73,7 @@ STARTERS = (Fcfs(), Sjf(), SjfApi(), MarsOrder(), Serial())  # policies that nev
 
 FAMILIES: dict[str, tuple[Policy, ...]] = {
     "the rule of Figure 1": STARTERS,
-    "engines of today": (VllmV1(), *VLLM_V1, SGLang(), *SGLANG, *TRTLLM),
+    "engines of today": (VllmV1(), *VLLM_V1, SGLang(), *SGLANG, *TRTLLM, TensorRtLlmV2()),
     "INFERMAX": (
         Vllm(), VllmVidur(), Sarathi(), SarathiServe(), *TABLE_1, *EVICTION_FREE, *map(Ranking, RANKINGS),
         *(RankAsReleased(Ranking(row)) for row in RANKINGS), Infermax(), InfermaxHistogram(),

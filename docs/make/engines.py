@@ -15,16 +15,29 @@ Row = dict[str, Any]
 Rows = Sequence[Row]
 
 
-def measured() -> Rows:
+def measured(record: str = "engines") -> Rows:
     """Return a row for each case."""
-    return [json.loads(line) for line in (RECORDS / "engines.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in (RECORDS / f"{record}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def engines_page() -> str:
     """Return docs/engines.md."""
     rows = measured()
     parts = [line for name, title in zip(OBJECTIVES, TITLES, strict=True) for line in _part(rows, name, title)]
-    return "\n".join([PAGES["engines"]["head"], *_said(rows), "", *summary(rows), PAGES["engines"]["setting"], *parts])
+    head, worth = [PAGES["engines"]["head"], *_said(rows), "", *summary(rows)], settings_table()
+    return "\n".join([*head, PAGES["engines"]["settings"], *worth, PAGES["engines"]["setting"], *parts])
+
+
+def settings_table() -> Iterator[str]:
+    """Yield how many times the bound the mean latency of each setting is, by case."""
+    rows = measured("settings")
+    times = {
+        name: [f"{(row['policies'][name] - row['called']) / (row['bound'] - row['called']):.2f}" for row in rows]
+        for name in rows[0]["policies"]
+    }
+    yield from table(
+        ("policy", *(row["workload"] for row in rows)), [(f"`{name}`", *cells) for name, cells in times.items()]
+    )
 
 
 def summary(rows: Rows) -> Iterator[str]:

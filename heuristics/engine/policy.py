@@ -20,11 +20,12 @@ from kvcore.shown import brief
 
 
 class Setting(NamedTuple):
-    """A number that a policy's name may give; the attribute of that name has the default (None: there is none)."""
+    """A number or word that a policy's name may give; the attribute of that name has the default (None: none)."""
 
     does: str  # what it sets, in a line
     least: float = 0
     most: float = LIMIT
+    words: tuple[str, ...] = ()  # those allowed, in place of a number
 
 
 def rounded(number: float) -> float:
@@ -147,7 +148,9 @@ class Policy(ABC):
                 number = kind(text)
             except ValueError:
                 number = None
-            if number is None or not setting.least <= number <= setting.most:
+            if setting.words and number not in setting.words:
+                raise BadInput(f"{name!r}: {found[0]} is one of {', '.join(setting.words)}, not {text!r}")
+            if number is None or not (setting.words or setting.least <= number <= setting.most):
                 what = "a number" if kind is float else "an integer"
                 most = "" if setting.most == LIMIT else f" and at most {setting.most:g}"
                 raise BadInput(f"{name!r}: {found[0]} is {what} of at least {setting.least:g}{most}, not {text!r}")

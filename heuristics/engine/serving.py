@@ -20,21 +20,24 @@ class ServingEngine(Policy):
 
     Freed KV is gone. KV that a call preserves by the instance's order is held during the call, and then until its
     memory is needed, the first back first, each from its end (without `partial`, as a whole); where it may not be
-    evicted, the request runs on at once.
+    evicted, the request runs on at once. KV of a free call is held for `ttl` seconds, but not where memory is needed.
 
     A subclass gives `decide`, which calls `observe` first.
     """
 
     free_calls: ClassVar[Literal["min-waste", "preserve", "own"]] = "own"
     needs: tuple[str, ...] = ("chunked", "pause", "evict")
+    ttl: float = 0.0
 
     def start(self, view: View) -> None:
         """Begin with empty queues."""
         self.machine = view.machine
         self.longest = max(1, LONGEST_OUTPUT // view.block_tokens)
+        self.ttl_ticks = self.ttl / view.tick_seconds
+        self.drains &= not self.ttl
         self.running: list[Job] = []  # in the order of their admission
         self.waiting: list[Job] = []
-        self.kept: dict[int, Job] = {}  # wait with the KV that a call preserved; the first back first
+        self.kept: dict[int, Job] = {}  # whose KV gives way: preserved by calls, the first back first, and by `ttl`
         self.places: dict[int, int] = {}  # of the requests, in the order in which they came or came back
         self.counter = count()
         self.held: dict[int, Job] = {}  # in a call that preserves by order
@@ -54,7 +57,9 @@ class ServingEngine(Policy):
         for job in view.called:
             if job.handling == "preserve":
                 self.held[job.index] = job
-        self._gone += [job for job in left if job.handling == "free" and job.device]
+        self.kept |= {job.index: job for job in left if job.handling == "free" and job.device}
+        for job in [job for job in self.kept.values() if job.handling == "free" and self.over(job, view.now)]:
+            self._gone.append(self.kept.pop(job.index))
         for job in self._gone:
             plan.drop(job)
         come = [
@@ -77,6 +82,15 @@ class ServingEngine(Policy):
     def queue(self, job: Job) -> None:
         """Put a request at the end of the queue."""
         self.waiting.append(job)
+
+    def over(self, job: Job, now: int) -> bool:
+        """Whether its call has lasted for `ttl`."""
+        end = now if job.call_ended is None else job.call_ended
+        return end - (job.call_start or 0) >= self.ttl_ticks
+
+    def pinned(self) -> int:
+        """Return the blocks that calls hold by `ttl`."""
+        return sum(job.blocks for job in self.kept.values() if job.calling)
 
     def may_join(self, job: Job, plan: Plan) -> bool:
         """Whether the rules let it work in this batch: not if it loses KV in it (R4, R9), but with `drop_and_work`."""
@@ -111,12 +125,13 @@ class ServingEngine(Policy):
         """Let a request process `tokens`, if need be in waiting ones' memory."""
         self.kept.pop(job.index, None)
         while self.kept and not plan.fits(job, tokens):
-            self.shrink(next(iter(self.kept.values())), job.growth(tokens) - (plan.free_blocks or 0), plan)
+            first = min(self.kept.values(), key=lambda kept: kept.calling)
+            self.shrink(first, job.growth(tokens) - (plan.free_blocks or 0), plan)
         plan.take(job, tokens)
 
     def steady(self, view: View, plan: Plan) -> int:
-        """Return for how many batches nothing changes: memory only becomes scarcer, the budgets stay."""
-        return LIMIT
+        """Return for how many batches nothing changes: memory becomes scarcer, the budgets stay (`ttl` apart)."""
+        return 1 if any(job.calling for job in self.kept.values()) else LIMIT
 
     def shrink(self, job: Job, lacking: int, plan: Plan) -> None:
         """Drop `lacking` blocks of a waiting request's KV from its end (without `partial`, all)."""

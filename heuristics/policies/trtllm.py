@@ -33,7 +33,7 @@ class TensorRtLlm(ServingEngine):
     (0a949d3) and scheduledBlocksManager.h (1ce9149); chunks FIRST_COME_FIRST_SERVED.
     """
 
-    needs = ("hybrid", "chunked", "pause")
+    needs: tuple[str, ...] = ("hybrid", "chunked", "pause")
     utilize: bool = False
     source = "TensorRT-LLM, batch_manager/capacityScheduler.cpp (02a10fe), microBatchScheduler.cpp (0a949d3)"
 

@@ -1,7 +1,7 @@
 """vLLM V1's scheduler: one budget of tokens, the last comer recomputed."""
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import ClassVar
 
@@ -11,6 +11,14 @@ from heuristics.engine.plan import Plan
 from heuristics.engine.policy import LAID, Setting
 from heuristics.engine.view import View
 from kvcore.instance import LIMIT
+
+VICTIMS: dict[str, Callable[[Job], int]] = {
+    "last": lambda job: 0,
+    "least-computed": lambda job: -job.device,
+    "most-blocks": lambda job: job.blocks,
+    "longest": lambda job: job.known,
+}
+"""Who is preempted: the largest, of equal ones the last admitted."""
 
 
 class VllmV1(PlansAhead):
@@ -22,9 +30,14 @@ class VllmV1(PlansAhead):
     admitted while there are tokens, fewer than `batch_requests` run, and all its known tokens fit in the free blocks
     (`gate`; without it, its first chunk).
 
-    With `priority`, larger weights go first, in the queue and at the preemption, and then those that came first. One
-    that preempts itself ends the step for those after it up to 0.32 (`ends_step`); since 0.33.0 they go on. With
-    `ahead`, the scheduling is asynchronous. Not modelled: the prefix cache (`vllm-v1-prefix`).
+    With `priority`, larger weights go first, in the queue and at the preemption, and then those that came first; with
+    `aging`, a request counts a weight less for each `aging` tokens of its context. One that preempts itself ends the
+    step for those after it up to 0.32 (`ends_step`); since 0.33.0 they go on. With `ahead`, the scheduling is
+    asynchronous. Not modelled: the prefix cache (`vllm-v1-prefix`).
+
+    vLLM has neither `aging`, nor another `victim` (proposed in its issue 54644: the least computed), nor `ttl`: for so
+    long a call keeps its KV. Running requests take it before they preempt, no request is admitted into it while others
+    run.
 
     Guarantee: nothing is known. Running time: O(r) a batch, r running; O(n) a preemption.
     Source: vLLM 0.33.0, vllm/v1/core/sched/scheduler.py, with which it agrees batch for batch (benchmarks/engines);
@@ -47,17 +60,22 @@ class VllmV1(PlansAhead):
     long_prefill_token_threshold: int = 0
     max_num_seqs: int = LIMIT
     prefill_schedule_interval: int = 1
+    victim: str = "last"
+    aging: int = 0
     settings: ClassVar[dict[str, Setting]] = {
         "watermark": Setting("share of all blocks that an admission leaves free where requests run", most=1),
         "long_prefill_token_threshold": Setting("tokens of a request in a batch, unless it is alone (0: no limit)"),
         "max_num_seqs": Setting("requests that run, beside the machine's own limit", least=1),
         "prefill_schedule_interval": Setting("batches from a prefill to the next, unless some were left", least=1),
+        "victim": Setting(f"whom to preempt, without priority: {', '.join(VICTIMS)}", words=tuple(VICTIMS)),
+        "ttl": Setting("seconds for which a call keeps its KV"),
     }
 
     def start(self, view: View) -> None:
         super().start(view)
         self.drains &= not self.ahead
         self.threshold = -(-self.long_prefill_token_threshold // view.block_tokens) or LIMIT
+        self.aging_tokens = -(-self.aging // view.block_tokens) or LIMIT
         self.reserve = int(self.watermark * ((self.machine.block_limit or 0) + 1))  # vLLM counts its null block, too
         self.chunks: set[int] = set()  # whose known tokens were not all computed in their latest batch
         self.prefilled = -self.prefill_schedule_interval  # batches up to the latest that prefilled
@@ -99,7 +117,7 @@ class VllmV1(PlansAhead):
                 break
             tokens = min(job.missing, self.most, *(left.values() if job.phase == "prefill" else (left["decode"],)))
             while tokens and job.growth(tokens) > room and job.index not in victims:
-                victim = self.victim([other for other in self.running if other.index not in victims])
+                victim = self.whom([other for other in self.running if other.index not in victims])
                 victims[victim.index] = victim
                 order.append(victim)
                 given = taken.pop(victim, 0)
@@ -127,7 +145,7 @@ class VllmV1(PlansAhead):
 
     def decode_first(self, plan: Plan) -> int:
         """Take the decodes before the first chunk at once, where none can be preempted; return their number."""
-        if self.priority or self.leaving:
+        if self.priority or self.leaving or self.victim != "last":
             return 0
         decodes = [*takewhile(lambda job: job.index not in self.chunks, self.running)]
         return len(decodes) if plan.decode_on(decodes) else 0
@@ -153,12 +171,12 @@ class VllmV1(PlansAhead):
 
     def rank(self, job: Job) -> tuple[int, int]:
         """Return the place in the order of priority."""
-        return -job.weight, self.place(job)
+        return job.known // self.aging_tokens - job.weight, self.place(job)
 
-    def victim(self, running: list[Job]) -> Job:
+    def whom(self, running: list[Job]) -> Job:
         """Return whom to preempt; not one whose call holds its KV by order."""
         running = [job for job in running if not (job.index in self.leaving and job.handling == "preserve")]
-        return max(running, key=self.rank) if self.priority else running[-1]
+        return max(running, key=self.rank) if self.priority else max(reversed(running), key=VICTIMS[self.victim])
 
     def take(self, job: Job, tokens: int, plan: Plan) -> None:
         (self.chunks.add if tokens < job.missing else self.chunks.discard)(job.index)
@@ -170,7 +188,8 @@ class VllmV1(PlansAhead):
         while self.waiting and len(self.running) < most:
             job = self.waiting[0]
             tokens = min(plan.chunk(job), self.most) if self.may_join(job, plan) else 0
-            needed = job.growth(job.missing if self.gate else tokens) + (self.reserve if self.running else 0)
+            needed = job.growth(job.missing if self.gate else tokens)
+            needed += self.reserve + self.pinned() if self.running else 0
             if not tokens or needed > self.room(plan, job) or (self.defers and job.missing > 1):
                 break
             self.prefills |= job.missing > 1
@@ -179,11 +198,16 @@ class VllmV1(PlansAhead):
         self.backlog = bool(self.waiting) if not self.defers else self.backlog
 
 
+AGING = VllmV1.settings | {"aging": Setting("tokens of a context after which it counts a weight less (0: never)")}
 VARIANTS = (
     VllmV1().called("vllm-v1-first-chunk", "As vllm-v1; admitted if its first chunk fits", gate=False),
-    VllmV1().called("vllm-v1-priority", "As vllm-v1; larger weights first", priority=True),
+    VllmV1().called("vllm-v1-priority", "As vllm-v1; larger weights first", priority=True, settings=AGING),
     VllmV1().called(
-        "vllm-v1-priority-0.32", "As vllm-v1-priority; who preempts itself ends the step", priority=True, ends_step=True
+        "vllm-v1-priority-0.32",
+        "As vllm-v1-priority; who preempts itself ends the step",
+        priority=True,
+        ends_step=True,
+        settings=AGING,
     ),
     VllmV1().called(
         "vllm-v1-async", "As vllm-v1; a batch is planned as the one before it starts, vLLM's default", ahead=True

@@ -7,6 +7,7 @@ from typing import ClassVar
 from heuristics.engine.block_cache import BlockCache
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
+from heuristics.engine.policy import Setting
 from heuristics.engine.view import View
 from heuristics.policies.vllm_v1 import VllmV1
 from kvcore.features import Feature, Takes
@@ -30,6 +31,7 @@ class VllmV1Prefix(VllmV1):
 
     name = "vllm-v1-prefix"
     drains = False
+    settings: ClassVar[dict[str, Setting]] = {key: one for key, one in VllmV1.settings.items() if key != "ttl"}
     takes: ClassVar[Takes] = Takes((VllmV1.takes.features | {Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.SWAP})
 
     def why_not(self, machine: Machine) -> str | None:
@@ -103,7 +105,7 @@ class VllmV1Prefix(VllmV1):
             tokens = min(job.known - self.done[job.index], self.most, self.left)
             while job.index in self.blocks and self._lacking(job, tokens) > self.memory.free:
                 self.preempted += 1
-                victim = self.victim(self.running)
+                victim = self.whom(self.running)
                 at -= self.running.index(victim) < at
                 self.preempt(victim, plan)
             if job.index in self.blocks:

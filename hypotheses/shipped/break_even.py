@@ -1,10 +1,12 @@
 """Whether holding the KV of a paused request up to the break-even is at most twice as bad as the best choice."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 
 from hypotheses import Case, Fails, Hypothesis, enumerated
 from hypotheses.case import Held
+from hypotheses.hypothesis import Predicate
 from hypotheses.predicates import within
 from hypotheses.small_instances import PER_TOKEN, QUADRATIC, THEORY, paused, placed
 from kvcore.account import memory_waste
@@ -73,6 +75,32 @@ def takes_at_most_twice(case: Case) -> Fails | Fraction:
     return within(lambda _: patient, 2, lambda _: least, why)(case)
 
 
+def beside_a_runner(context: int, duration: int, others: int) -> Instance:
+    """Return R1, which calls, R2, which decodes throughout, and short requests that come as the call begins.
+
+    R1 and R2 hold both blocks.
+    """
+    block = context + duration + 2
+    machine = THEORY.replace(chunked=True, evict=True, pause=True, block=block)
+    sizes = [(1, duration + 1), *[(1, 1, context + 1)] * others]
+    return paused(context, duration, sizes, 2 * block, machine, PER_TOKEN)
+
+
+def engine_within(limit: Callable[[int], Fraction]) -> Predicate:
+    """Whether vllm-v1 with a TTL of the recomputation's ticks is within `limit(others)` times the better without."""
+
+    def judge(case: Case) -> Fails | Fraction:
+        context, others = case.instance.requests[0].prompt, len(case.instance.requests) - 2
+        names = {"break-even": f":ttl={context + 1}", "discard": "", "preserve": f":ttl={10**6}"}
+        found = [case.policy(f"vllm-v1{ttl}", label=label) for label, ttl in names.items()]
+        patient, *rest = [held for held in found if held is not None]
+        least = min(rest, key=lambda held: held.value)
+        why = f"the TTL has {{}}, {least.label} {{}}: over the limit, with {others} that wait"
+        return within(lambda _: patient, limit(others), lambda _: least, why)(case)
+
+    return judge
+
+
 HYPOTHESES = {
     "break-even-alone": Hypothesis(
         statement="For one paused request alone, holding the KV until that wastes as much as recomputing it, and "
@@ -107,5 +135,34 @@ HYPOTHESES = {
         ),
         predicate=takes_at_most_twice,
         note="With c tokens of KV and n short ones the ratio tends to 1 + n / 3 as c grows: no constant bounds it.",
+    ),
+    "ttl-of-an-engine": Hypothesis(
+        statement="In vLLM's scheduler, a TTL as long as the recomputation has at most twice the total flow time of "
+        "the better of no TTL and an endless one.",
+        source="rent or buy, for the pauses of agents: a time-to-live for KV",
+        states="refuted",
+        family=enumerated(
+            "a request with 8 to 64 tokens of KV that calls for one tick beyond the TTL, one that decodes meanwhile, "
+            "and 1 to 8 short ones that come as the call begins, memory for two, one tick a token",
+            lambda: (
+                beside_a_runner(context, context + 2, others) for context in (8, 16, 32, 64) for others in range(1, 9)
+            ),
+        ),
+        predicate=engine_within(lambda others: Fraction(2)),
+        note="`vllm-v1:ttl=SECONDS`; where none runs, the KV gives way at once, and nothing is lost.",
+    ),
+    "ttl-of-an-engine-by-waiting": Hypothesis(
+        statement="In vLLM's scheduler, with n requests that wait for the memory, a TTL as long as the recomputation "
+        "has at most 1 + n / 6 (or 7 / 5) times the total flow time of the better of no TTL and an endless one.",
+        source="what refutes ttl-of-an-engine, for fewer that wait",
+        states="proved",
+        family=enumerated(
+            "a request with 1 to 16 tokens of KV that calls for 1 to 40 ticks, one that decodes meanwhile, and 1 to 4 "
+            "short ones that come as the call begins, memory for two, one tick a token",
+            lambda: (beside_a_runner(*kind) for kind in product(range(1, 17), range(1, 41), range(1, 5))),
+        ),
+        predicate=engine_within(lambda others: max(Fraction(7, 5), 1 + Fraction(others, 6))),
+        note="As the context grows, both are approached: with 4096 tokens the largest is 1.3998 for n = 1, and 2.328 "
+        "for n = 8.",
     ),
 }

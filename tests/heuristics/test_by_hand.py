@@ -63,6 +63,23 @@ HAND = {
     "vllm-v1: settings": ("A 4 2; B 4 2", {"memory": 9}, {
         "vllm-v1": "A4 B4", "vllm-v1:max_num_seqs=1": "A4", "vllm-v1:long_prefill_token_threshold=3": "A3 B3",
         "vllm-v1:threshold=3,seqs=1": "A3", "vllm-v1:watermark=0.2": "A4"}),
+    # both hold 8 of 8, and A needs one more
+    "vllm-v1: victims": ("A 5 3; B 3 3", {"memory": 8}, {
+        "vllm-v1": "* | A1 -B3", "vllm-v1:victim=least-computed": "* | A1 -B3",
+        "vllm-v1:victim=most-blocks": "* | B1 -A5", "vllm-v1:victim=longest": "* | B1 -A5"}),
+    "vllm-v1: the least computed is the first": ("A 3 3; B 5 3", {"memory": 8}, {
+        "vllm-v1": "* | A1 -B5", "vllm-v1:victim=least-computed": "* | B1 -A3"}),
+    # A's call begins at 1 with 4 of 11; B (6) waits beside C until the TTL is over, or A is back behind B
+    "vllm-v1: a TTL holds KV against those that wait": ("A 4 1/3 1; C 1 9; B 6 1 @1", {"memory": 11}, {
+        "vllm-v1": "* | C1 B6 -A4", "vllm-v1:ttl=2": "* | C1 | C1 | C1 B6 -A4",
+        "vllm-v1:ttl=9": "* | C1 | C1 | C1 | C1 B6 -A4"}),
+    "vllm-v1: KV held by a TTL goes before a running request is preempted": ("A 4 1/9 1; C 1 5", {"memory": 7}, {
+        "vllm-v1:ttl=8": "* | C1 | C1 | C1 -A4"}),
+    "vllm-v1: where none runs, KV held by a TTL goes for the first": ("A 4 1/9 1; B 6 1 @1", {"memory": 8}, {
+        "vllm-v1:ttl=8": "A4 | B6 -A4"}),
+    # every 3 tokens count a weight less: B, of weight 2 with 6 tokens, is A's equal with 4, and goes as it came later
+    "vllm-v1: contexts age": ("A 3 3; B 5 3 w2", {"memory": 8}, {
+        "vllm-v1-priority": "* | B1 -A3", "vllm-v1-priority:aging=3": "* | A1 -B5"}),
     "vllm-v1: a lone request has no threshold": ("A 4 2", {"memory": 9}, {
         f"vllm-v1{more}": "A4" for more in ("", ":long_prefill_token_threshold=3", ":threshold=3,seqs=1",
                                             ":watermark=0.2")}),
@@ -113,6 +130,18 @@ HAND = {
     "trtllm: max-utilization pauses the last started and keeps its place": (
         "A 4 3; B 4 3; C 3 1 @1", {"memory": 8}, {"trtllm-max-utilization": "A4 B4 | A1 -B4 | A1 | B5 C3 | B1."}),
     "trtllm: chunks end at a block": ("A 10 1", {"batch_tokens": 6, "block": 4}, {"trtllm-no-evict": "A4 | A6."}),
+    # A's token suspends B, and C (3) waits behind it; B comes back for a token when A is done
+    "trtllm: v2 suspends the last started to the host": ("A 4 3; B 4 3; C 3 1 @1", {"memory": 8, "host_memory": 4}, {
+        "trtllm-v2": "A4 B4 | A1 >B4 | A1 | B1 C3 <B4 | B1."}),
+    "trtllm: v2 drops what the host does not take": ("A 4 3; B 4 3; C 3 1 @1", {"memory": 8, "host_memory": 3}, {
+        "trtllm-v2": "A4 B4 | A1 -B4 | A1 | B5 C3 | B1."}),
+    # B (6) lacks memory beside A (5 of 8), C (2) does not
+    "trtllm: v2 skips a prompt that does not fit": ("A 4 5; B 6 1 @1; C 2 1 @1", {"memory": 8}, {
+        "trtllm-max-utilization": "A4 | A1 | A1", "trtllm-v2": "A4 | A1 C2 | A1",
+        "trtllm-v2:max_util_for_resume=0.5": "A4 | A1 | A1"}),
+    # A (4) and B (5) hold 9 of 9: neither B's nor C's chunk fits, B goes for C, but is the older, and back first
+    "trtllm: without a host one that does not work goes for a prompt": (
+        "A 2 3; B 7 1; C 2 3", {"memory": 9, "batch_tokens": 4}, {"trtllm-v2": "A2 B2 | A1 B3 | A1 -B5 | B4 | B3 C1"}),
     # --- planned as the batch before starts
     # B comes in batch 0, as batch 1 is planned already: it is in batch 2
     "async: what happens in a batch is seen one batch later": ("A 2 4; B 1 1 @1", {}, {

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from heuristics import POLICIES, Unsuited, trace_policy
+from heuristics import POLICIES, Unsuited, get_policy, trace_policy
 from heuristics.policies.vllm_v1 import VllmV1
 from kvcore import Cost, CostFunction, Instance, Machine, measures, verify_schedule
 from tests.support.build import request
@@ -36,25 +36,25 @@ def serving(seed):
     return Instance(machine=machine, cost=Cost(draw.choice(functions)), requests=tuple(requests))
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", [*POLICIES, "vllm-v1:ttl=10,victim=most-blocks"])
 def test_what_is_repeated_is_what_would_be_decided(name):
     """Every policy gives the same schedule, written out, whether or not the engine may repeat batches unasked."""
-    ran = repeated = 0
+    policy, ran, repeated = get_policy(name), 0, 0
     for seed in few(range(60), 7):
         served = serving(seed)
         served = served.replace(machine=served.machine.replace(drop_and_work=seed % 3 == 2))
         try:
-            long = trace_policy(served, POLICIES[name], compress=False)
+            long = trace_policy(served, policy, compress=False)
         except Unsuited:
             continue
-        short = trace_policy(served, POLICIES[name])
+        short = trace_policy(served, policy)
         assert short.expanded().batches == long.schedule.batches, seed
         assert measures(short) == measures(long) == measures(verify_schedule(served, short.schedule))
         assert short.batches == long.batches
         ran += 1
         repeated += any(batch.repeat > 1 for batch in short.schedule.batches)
     assert ran >= (15 if ALL else 7)
-    assert repeated >= (6 if ALL else 2) or POLICIES[name].steady.__qualname__ == "Policy.steady"
+    assert repeated >= (6 if ALL else 2) or policy.steady.__qualname__ == "Policy.steady"
 
 
 def test_vllm_is_asked_when_something_arrives(monkeypatch):

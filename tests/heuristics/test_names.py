@@ -49,6 +49,7 @@ REFUSED = {
     "vllm-v1:threshold=0.5": "long_prefill_token_threshold is an integer of at least 0, not '0.5'",
     "vllm-v1:beta=1": f"no setting of vllm-v1 is called 'beta'; there are {SETTINGS}",
     "vllm-v1:seqs=1,max_num_seqs=2": "max_num_seqs is given twice",
+    "vllm-v1:victim=first": "victim is one of last, least-computed, most-blocks, longest, not 'first'",
     "sglang:ratio": "new_token_ratio is a number",
 }
 
