@@ -186,7 +186,7 @@ class Truth:
         return tuple(after), total, to_go
 
     def _effect(self, i: int, n: int, k: int | None, ticks: int) -> tuple[int, int, int]:
-        """Return the local state after an option (None: a wait) of so many ticks, what it adds to a sum, and is left."""
+        """Return the local state after an option (None: a wait) of so many ticks, what it adds, and what is left."""
         old = self.locals[n]
         new = self.passed(i, old, old if k is None else self.options(i, n)[k].after, ticks)
         left = sum(s.decode for s in self.requests[i].segments[new.segment :]) - new.generated
