@@ -73,7 +73,7 @@ from tests.support.random_proofs import (
 from tests.support.rigid import RIGID, rigid
 
 Drawn = tuple[Instance, str]
-MOST = 300 if ALL else 100
+MOST = 300
 """States of an enumeration."""
 STEPS = 3 * 10**6
 """Those of `library/check.py`."""
