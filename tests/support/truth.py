@@ -115,7 +115,6 @@ class Truth:
         self.locals: list[Local] = []
         self.options = cache(self._options)
         self.effect = cache(self._effect)
-        self.left = cache(self._left)
         self.duration = cache(self._duration)
         self.kept = cache(self._kept)
 
@@ -149,11 +148,10 @@ class Truth:
             if not left:
                 return Fraction(value, self.scale) if self.scale > 1 else value, self.schedule(parents, state)
             age = tick - min(self.requests[i].arrival for i in left)
-            for batch, ticks, (after, adds), left_there in self.steps(row, resident):
+            for batch, ticks, (after, adds, to_go), left_there in self.steps(row, resident):
                 following = (tick + ticks if timed else 0, self.in_order(after), left_there)
                 if following not in parents:
-                    found = (max(value, age + ticks) if timed else value + adds, self.to_go(after),
-                             batches + (batch is not None))  # fmt: skip
+                    found = (max(value, age + ticks) if timed else value + adds, to_go, batches + (batch is not None))
                     if following not in best or found < best[following]:
                         best[following] = found
                         heapq.heappush(heap, (found, next(order), following, (state, batch, ticks)))
@@ -161,44 +159,42 @@ class Truth:
 
     def steps(
         self, row: Row, resident: frozenset[Block]
-    ) -> Iterator[tuple[Row | None, int, tuple[Row, int], frozenset[Block]]]:
-        """Yield the waits (None) and the batches that may follow: options, ticks, row after, cost, resident blocks."""
+    ) -> Iterator[tuple[Row | None, int, tuple[Row, int, int], frozenset[Block]]]:
+        """Yield the waits (None) and the batches that may follow: options, ticks, what `run` says, resident blocks."""
         waits = [self.locals[n].wait for n in row if self.locals[n].wait]
         if waits or self.every_tick:
             ticks = 1 if self.every_tick else min(waits)
             yield None, ticks, self.run(row, None, ticks), resident
         for batch, sums in self.batches(row):
             ticks = self.duration(sums)
-            for after in self.shared(row, batch, resident):
-                yield batch, ticks, self.run(row, batch, ticks), after
+            ran = self.run(row, batch, ticks)
+            for after in self.shared(row, batch, resident) if self.above else (resident,):
+                yield batch, ticks, ran, after
 
-    def run(self, row: Row, batch: Row | None, ticks: int) -> tuple[Row, int]:
-        """Return the row after a wait or a batch, and what it adds to the value."""
+    def run(self, row: Row, batch: Row | None, ticks: int) -> tuple[Row, int, int]:
+        """Return the row after a wait or a batch, what it adds to the value, and the tokens still to be generated.
+
+        Of equal values, the one with the fewest such tokens comes first.
+        """
         total = ticks if self.objective == "makespan" or (self.objective == "busy-time" and batch) else 0
-        after = []
-        for kind, n, k in zip(self.kind, row, batch or self.waiting, strict=True):
-            number, adds = self.effect(kind, n, k, ticks)
+        after, to_go = [], 0
+        for kind, n, k in zip(self.kind, row, batch or self.waiting):  # noqa: B905 (of one length; this runs most)
+            number, adds, left = self.effect(kind, n, k, ticks)
             after.append(number)
             total += adds
-        return tuple(after), total
+            to_go += left
+        return tuple(after), total, to_go
 
-    def _effect(self, i: int, n: int, k: int | None, ticks: int) -> tuple[int, int]:
-        """Return the local state after an option (None: a wait) that takes so many ticks, and what it adds to a sum."""
+    def _effect(self, i: int, n: int, k: int | None, ticks: int) -> tuple[int, int, int]:
+        """Return the local state after an option (None: a wait) of so many ticks, what it adds, and what is left."""
         old = self.locals[n]
         new = self.passed(i, old, old if k is None else self.options(i, n)[k].after, ticks)
+        left = sum(s.decode for s in self.requests[i].segments[new.segment :]) - new.generated
         if self.late:
-            return self.number(new), int(new.clock == LATE != old.clock)
+            return self.number(new), int(new.clock == LATE != old.clock), left
         counted = old.segment or old.generated if self.objective == "total-ttft" else self.done(i, old)
         rate = 0 if counted else self.rates[i]
-        return self.number(new), rate * max(0, ticks - (0 if old.arrived else old.wait))
-
-    def to_go(self, row: Row) -> int:
-        """Return how many tokens are still to be generated: of equal values, the one with the fewest comes first."""
-        return sum(self.left(kind, n) for kind, n in zip(self.kind, row, strict=True))
-
-    def _left(self, i: int, n: int) -> int:
-        local = self.locals[n]
-        return sum(s.decode for s in self.requests[i].segments[local.segment :]) - local.generated
+        return self.number(new), rate * max(0, ticks - (0 if old.arrived else old.wait)), left
 
     def done(self, i: int, local: Local) -> bool:
         return local.segment == len(self.requests[i].segments)
