@@ -1,8 +1,7 @@
 """Maximise a concave sum of pieces: cutting planes in a box around the best point.
 
-Each piece is the least of linear functions; an evaluation gives one of them, its cut. A linear program finds the best
-point for all cuts in a box around the best point known (boxstep: Marsten, Hogan and Blankenship, 1975). The box grows
-where the cuts predict well and shrinks elsewhere.
+An evaluation gives a linear function above each piece, its cut. A linear program finds the best point for all cuts in a
+box around the best known (boxstep: Marsten, Hogan and Blankenship, 1975), which grows where the cuts predict well.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Prices for certificates of configurations: large requests in the network, the others pay for memory.
 
-The price of memory is constant in a window, so sums suffice. Networks with more and more requests, the largest first,
-take turns; each begins with the prices of the one before, at which its bound is no less.
+The price of memory is constant in a window. Networks with more and more requests, the largest first, take turns; each
+begins with the prices of the one before.
 """
 
 from collections import defaultdict

@@ -112,7 +112,7 @@ def _timely(task: Task) -> Iterator[Schedule]:
 def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
     """Two searches in turns: by the rules, and where drops are free.
 
-    The latter ends first. Its optimum is that of the rules, too, if the referee accepts its schedule.
+    The latter's optimum is that of the rules, too, if the referee accepts its schedule.
     """
     check_options(task.instance)
     options = EventOptions.given()

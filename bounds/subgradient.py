@@ -26,10 +26,10 @@ def ascend(
 ) -> tuple[Any, Floats]:
     """Return the best bound found, and its prices; `evaluate` gives the bound at prices, and a subgradient.
 
-    Prices are at least 0. Steps are Polyak's (1969), `step` times the way to `target`, at least `margin` above the
-    bound, along the subgradient with `momentum` (Camerini, Fratta and Maffioli, 1975). After `stalled` rounds without a
-    gain of `worth` they begin anew at the best prices, `shrink` times as long. It ends after `rounds`, with steps below
-    `smallest`, at a maximum, or when `go_on(best)` is false.
+    Steps are Polyak's (1969), `step` times the way to `target`, at least `margin` above the bound, along the
+    subgradient with `momentum` (Camerini, Fratta and Maffioli, 1975). After `stalled` rounds without a gain of `worth`
+    they begin anew at the best prices, `shrink` times as long. It ends after `rounds`, with steps below `smallest`, at
+    a maximum, or when `go_on(best)` is false.
     """
     prices, direction, waited = start, np.zeros(start.shape), 0
     best: tuple[Any, Floats, Floats] | None = None

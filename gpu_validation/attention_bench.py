@@ -1,7 +1,6 @@
 """Paged attention beside its peers on a grid of cases: checked, then timed.
 
-A sample runs enough layers that the device's cache holds little of what is read. Peers take turns (A B B A). A peer
-that declines a case, fails, or is wrong has a row that says so.
+A sample runs enough layers that the device's cache holds little of what is read. Peers take turns (A B B A).
 """
 
 import gc

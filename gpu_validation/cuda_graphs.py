@@ -11,8 +11,8 @@ Stages = Iterator[Tensor | None]  # runs a part of a batch at each step; the las
 class BatchGraph:
     """The launches of `run`, captured, a graph for each part; its tensors have to stay.
 
-    All graphs share memory, so only one may run at a time: `last` is an earlier one still there. `keeps`: the logits of
-    `run` stay until the next replay.
+    All graphs share memory: only one may run at a time. `last` is an earlier one. `keeps`: logits stay until the next
+    replay.
     """
 
     def __init__(self, run: Callable[[], Stages], last: "BatchGraph | None", keeps: bool, parts: int = 1) -> None:

@@ -1,8 +1,7 @@
 """How a device is timed, and what else a time depends on.
 
-On a GPU a sample is the time between two events. The GPU first sleeps while the host queues the work, so that launches
-are not timed. On a CPU it is the processor time of torch's only thread, which others' load does not lengthen by
-waiting.
+On a GPU a sample is the time between two events; the GPU first sleeps while the host queues the work. On a CPU it is
+the processor time of torch's only thread.
 """
 
 import platform

@@ -1,7 +1,6 @@
 """A Llama-like decoder with seeded random weights: RMS norm, grouped queries, rotary embedding, gated feed-forward.
 
-It is untrained: neither the time of a batch nor the truth of the KV depends on the weights. Their scale gives logits a
-standard deviation of about 1, so that greedy decoding does not cycle.
+The scale of the weights gives logits a standard deviation of about 1, so that greedy decoding does not cycle.
 """
 
 from collections.abc import Iterator

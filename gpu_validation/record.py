@@ -1,9 +1,8 @@
 """Measures everything on one GPU within a budget, and writes the records: `python -m gpu_validation.record`.
 
-Each step is a process of its own, so that one that fails, hangs or breaks the device leaves the others whole. Steps go
-by worth: what the machine lacks, then whether the model is right, then how fast the kernels are. One that runs out of
-time is told to stop, and writes its results; called again, only what is missing is measured. At the end stand the table
-of targets and a file to send back. `--device cpu` is a dry run of all steps at tiny sizes, into a folder of one's own.
+Each step is a process of its own, so that one that fails, hangs or breaks the device leaves the others whole. One that
+runs out of time is told to stop, and writes its results; called again, only what is missing is measured. `--device cpu`
+is a dry run of all steps at tiny sizes, into a folder of one's own.
 """
 
 import argparse

@@ -94,8 +94,7 @@ def execute(
     """Replay all schedules in turn; return them with the seconds of their batches, and the last run of each.
 
     The prediction is by the cost, at a tick of this many seconds; with `timings`, points of a grid timed in turn with
-    the schedules, by the fit to these: what slows the machine slows both. Ctrl-C keeps the whole rounds. `told` hears
-    the runs done, of how many.
+    the schedules, by the fit to these. Ctrl-C keeps the whole rounds. `told` hears the runs done, of how many.
     """
     plans = {name: make_plan(trace.instance, trace.schedule) for name, trace in traces.items()}
     engine.reserve(plans.values())

@@ -2,8 +2,8 @@
 
 Runs of neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head.
 
-A transfer waits for all earlier batches; one in also for the one out of its batch if its plan says so. So does the work
-of a batch, which first brings in the KV to read, and lets out the KV to overwrite. On a CPU all happens in order.
+A transfer waits for all earlier batches, one in also for that out if its plan says so. Work waits for KV that it reads
+or overwrites.
 """
 
 from collections.abc import Iterator

@@ -1,13 +1,7 @@
 """Whether the KV is true: tokens and logits are the same whatever a schedule did. Four levels, each with its own claim.
 
-L0 (any dtype): the bits of the KV of every token before a swap-out are those after the swap-in, and with the same
-   batches the logits are bitwise those of the run that never swapped.
-L1 (fp64; fp32 with exact products): the tokens are the same for swap, recomputation, pauses, chunks and any batching.
-   Void where the smallest margin between the best two tokens is below twice the largest difference of the logits.
-L2 (strict backend, any dtype): all logits are bitwise the same, recomputation included.
-L3 (bf16): forced along the same tokens, the logits are as near to those of exact arithmetic (fp32, fp64 on a CPU) as
-   those of plain torch in bf16 without a cache that moves: at most CLOSE times as far in the root of the mean square,
-   and TWICE as far at worst. The rate of other best tokens is reported besides.
+docs/engine.md has the table. L3 forces the same tokens; its logits are at most CLOSE times as far from exact arithmetic
+(fp32, fp64 on a CPU) as those of plain torch in bf16 in the root of the mean square, and TWICE as far at worst.
 
 Each check returns a flat record whose `holds` is the claim.
 """

@@ -1,8 +1,7 @@
 """Solving `batch-bigm` with rows of the user's own, inside a worker process.
 
-A proof is about the schedules of the model that obey the rows. A policy's schedule may break them: its value is a
-guess. The model with the batches and ticks of all schedules of that value either has the best that obeys, or says that
-the best is worse; then it is solved for a larger value.
+A policy's schedule may break them: its value is a guess. The model with the batches and ticks of all schedules of that
+value either has the best that obeys, or says that the best is worse; then it is solved for a larger value.
 """
 
 import traceback

@@ -65,30 +65,24 @@ def solve(
 ) -> Result:
     """Return the best schedule found and the best bound proved: optimal if a certificate meets the value.
 
-    Where only the word of a search or a solver meets the value, the ladder of `bounds` looks for a certificate for
-    `certify_limit` seconds. None: the rest of the time limit or, without one, as long as the claim took and at least
-    the option `solve.certify`. A claim without a certificate stays `claimed`. A given `certify_limit` is spent wherever
-    the best bound is a word.
+    Where a word alone meets the value, the ladder of `bounds` looks for a certificate for `certify_limit` seconds.
+    None: the rest of the time limit or, without one, as long as the claim took and at least the option `solve.certify`.
 
-    `ways` are names of the table of ways (`solvers.ways`), or a formulation and a solver name one of them.
-    `handling="free"` frees every call. `time_limit` is in seconds of the processor, of this process or its busiest
-    worker, and by the clock four times as long. `work` limits counted work instead (docs/solving.md): then all but the
-    times is the same on every machine, and ways run one after another. `memory_limit` is in MiB for each worker. `gap`
-    and `target` stop early: at (value - bound) / bound <= gap, or when it is decided whether a schedule of at most
-    `target` exists. `warm_start` is "best" (every policy that the machine suits; those that have not run in their part
-    of the time run in `improve`, or after the workers), a policy's name (`serial` replaces one that is late, and the
-    result says so), or "none". `known` are schedules by name: the referee judges them, and the result is no worse.
-    Ctrl-C returns what was found so far, or the fastest policy's schedule (`stopped` is "interrupted").
+    `ways` are names of the table of ways (`solvers.ways`), or a formulation and a solver name one. `time_limit` is in
+    seconds of the processor, of this process or its busiest worker, and by the clock four times as long. `work` limits
+    counted work instead (docs/solving.md): then all but the times is the same on every machine. `memory_limit` is in
+    MiB for each worker. `gap` and `target` stop early: at (value - bound) / bound <= gap, or when a schedule of at most
+    `target` is found or excluded. `warm_start` is "best" (every policy that the machine suits, as time allows), a
+    policy's name (`serial` replaces one that is late), or "none". `known` are schedules by name: the referee judges
+    them, and the result is no worse. Ctrl-C returns what was found so far, or the fastest policy's schedule (`stopped`
+    is "interrupted").
 
-    The bound `alone` (with `shares` and `fresh` where no way is named) and a policy's schedule are there before any
-    worker process, whatever the limits.
-
-    `event` is called with each better value and bound, and with each start and end of a way, as a row for JSON.
+    `event` is called with each better value and bound, and each start and end of a way, as a row for JSON.
 
     `options` sets numbers that steer the searches, such as `{"speed.step": 0.2}` (`kvbound options`).
 
-    Each of `constraints` is called with the Pyomo model of `batch-bigm` and adds rows to it, or returns them; value and
-    bound then belong to the problem with these rows (docs/model.md). cloudpickle pickles them, lambdas too.
+    Each of `constraints` is called with the Pyomo model of `batch-bigm` and adds rows to it, or returns them
+    (docs/model.md).
 
     Raises BadInput for an option that makes no sense, MissingTool for a solver that is not there, and InvalidSchedule
     if one of `known` breaks a rule.
@@ -121,8 +115,7 @@ class _Solve:
     """A solve in three steps.
 
     The *opening* has quick bounds and the schedules of policies. The *race* ends when value and bound meet the limits;
-    but a named way has its say before a bound of the opening decides. The *certification* climbs the ladder to a value
-    that a word alone meets.
+    a named way has its say first. The *certification* climbs the ladder to a value that a word alone meets.
     """
 
     job: SolveJob

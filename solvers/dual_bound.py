@@ -45,12 +45,11 @@ def rungs(
 ) -> Iterator[Rung]:
     """Yield what each way proves, again when that changed, until `upper` is proved optimal.
 
-    `time_limit` is in processor seconds. Each way that applies has a turn in the first quarter (`LadderOptions.first`);
-    then those with more to gain share the rest, the best last: it has what others leave. A way whose first proof may
-    end more than `late` seconds late is declined, except `alone`. In its second turn a way ends early if its gain a
-    second would not bring it beyond the others in its time. `found` is called with the way's name and each certificate
-    or schedule; `finds`: searches go for schedules; `news` returns the value of one found elsewhere. On
-    KeyboardInterrupt the running way's result comes before the exception.
+    Each way that applies has a turn in the first quarter of the processor seconds (`LadderOptions.first`); then those
+    with more to gain share the rest, the best last. A way whose first proof may end more than `late` seconds late is
+    declined, except `alone`. In its second turn a way ends early if its gain a second would not bring it beyond the
+    others in its time. `found` is called with the way's name and each certificate or schedule; `finds`: searches go for
+    schedules; `news` returns the value of one found elsewhere.
     """
     check_objective(objective)
     instance.cost.check_linear()
@@ -193,10 +192,9 @@ def best_bound(
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """Return the best bound of the ladder as a result; Ctrl-C ends it with what was proved so far.
+    """Return the best bound of the ladder as a result; Ctrl-C ends it.
 
-    `upper` is the value of a schedule, for some methods; `time_limit`, for all methods together (`method`: only that
-    one), `work` and `options` are as in `solve`.
+    `upper` is the value of a schedule; `time_limit`, for all methods together, `work` and `options` are as in `solve`.
 
     Raises BadInput for an unknown name, and where the named method does not apply.
     """

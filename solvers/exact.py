@@ -29,9 +29,9 @@ def exact(
 ) -> Result:
     """Return the best schedule and the best bound of the exact searches: optimal if the two meet.
 
-    `start` is a schedule to improve on (None: the best of a few policies), `time_limit` in processor seconds (None: no
-    limit), without compiling. What declines, or ends at a limit of its own, is under `failed`. KeyboardInterrupt goes
-    through. Raises BadInput for an unknown objective, and InvalidSchedule if `start` breaks a rule.
+    `start` is a schedule to improve on (None: the best of a few policies), `time_limit` in processor seconds, without
+    compiling. What declines, or ends at a limit of its own, is under `failed`. Raises BadInput for an unknown
+    objective, InvalidSchedule if `start` breaks a rule.
     """
     compile_searches()
     began, timer = now(), Timer()

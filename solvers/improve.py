@@ -1,4 +1,4 @@
-"""Better schedules for any instance and objective: policies with other parameters and priorities, run again and again.
+"""Better schedules for any instance and objective: policies with other parameters and priorities.
 
 The index rule is tuned first: one R0, then what `solvers.steering` adds; where a function of the cost can become longer
 than the one that pays, `knee`; for late requests, `on-time`; with contents, `solvers.orders`. Few requests with calls
@@ -91,11 +91,10 @@ def improve(
 ) -> Result:
     """Return the best schedule found, never worse than that of `start`: a schedule, a policy, or None for our choice.
 
-    It takes `seconds` of the processor, or so much `work` (as in `solve`), or makes `rounds` runs of policies. Ctrl-C
-    ends it with what was found.
-    The result names the schedule's policy, if a name makes it again, the value of the start, and the number of rounds.
-    `found` is called with each better schedule; `options` are as in `solve`. Where no first policy ends in its part of
-    the seconds (`improve.first`), the result is `unknown`.
+    It takes `seconds` of the processor, or `work` (as in `solve`), or makes `rounds` runs of policies; Ctrl-C ends it.
+    The result names the schedule's policy, if a name makes it again. `found` is called with each better schedule;
+    `options` are as in `solve`. The result is `unknown` where no policy ends in its part of the seconds
+    (`improve.first`).
 
     Raises:
         BadInput: the objective or the policy is unknown, or the start is for another instance.

@@ -82,7 +82,7 @@ class Bounds:
 
 @dataclass
 class Held:
-    """The best schedule and bound of a solve, when each came, and whether they meet its limits.
+    """The best schedule and bound of a solve, and whether they meet its limits.
 
     A `named` way has its say before a bound of the opening decides.
     """

@@ -15,7 +15,7 @@ Array = Any
 class MatrixModel:
     """Minimise c x + offset subject to row_lower <= A x <= row_upper, lower <= x <= upper, some x integer.
 
-    `A` is a scipy CSR matrix of shape (rows, columns); all else are numpy vectors.
+    `A` is a scipy CSR matrix; all else are numpy vectors.
     """
 
     def __init__(self, model: pyo.ConcreteModel) -> None:

@@ -58,7 +58,7 @@ class Lane:
     """Jobs that take turns: one runs, the others rest or have yet to start.
 
     While the first goes on it gets two thirds of the time, the others share the rest; one that plans its time is told
-    its share. Where jobs take turns nobody gets seconds of grace.
+    its share.
     """
 
     def __init__(self, jobs: Sequence[SolveJob]) -> None:
@@ -129,13 +129,12 @@ def race(
     best_known: Callable[[], Value | None] = lambda: None,
     head_start: float = 0.0,
 ) -> list[Done | Failed]:
-    """Run lanes of jobs side by side until each job ended, or `finished()` gives a reason to stop them.
+    """Run lanes of jobs side by side until each job ended, or `finished()` gives a reason to stop.
 
     The first lane has a head start, in processor seconds of its search, unless it is over before. `on_message` gets
     every message; `tick` is called several times a second with the processor seconds of the busiest lane, `told` with
     the start and end of each job; all workers are told each new `best_known`, unless work is counted. Return how each
-    started job ended. KeyboardInterrupt stops the workers; their end is "interrupted", even if none had started: no
-    report is lost.
+    started job ended. KeyboardInterrupt stops the workers; their end is "interrupted".
     """
     inbox: Queue[tuple[SolveWorker, Message | None]] = Queue()
     running = [Lane(jobs) for jobs in lanes]

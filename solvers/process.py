@@ -1,8 +1,8 @@
 """A worker process: its end in the parent, and its own start.
 
-Objects go through pipes as pickles. A process of its own gives hard limits on time and memory, survives crashes, and
-keeps apart libraries that cannot be loaded together. It ends with its parent, even one that was killed. On Linux it is
-a copy of the *loader*, which has the common imports: a start takes milliseconds in place of most of a second.
+A process of its own has hard limits on time and memory, survives crashes, and keeps apart libraries that cannot be
+loaded together. It ends with its parent. On Linux it is a copy of the *loader*, which has the common imports: a start
+takes milliseconds in place of most of a second.
 """
 
 import contextlib
@@ -243,7 +243,7 @@ def undisturbed() -> Iterator[None]:
 def to_parent() -> Callable[[object], None]:
     """Return a function that sends an object to the parent; prints go to standard error from now on.
 
-    Ctrl-C, SIGTERM and SIGHUP, which Slurm and others send to all processes of a job, are left to the parent.
+    Ctrl-C, SIGTERM and SIGHUP are left to the parent.
     """
     if sys.platform == "linux":  # else one that rests would outlive a parent that is killed
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -32,9 +32,9 @@ def simulate_policy(
 ) -> Result:
     """Return the schedule of a policy (as `heuristics.get_policy` takes it), executed by the referee (no bound).
 
-    `predictions` is what the policy believes of the requests (`heuristics.predictions`), drawn with `seed`. `cost`
-    replaces the instance's, also in the result: the ticks of a batch from its `Features`, rounded up and at least 1
-    (`OwnCost`). A policy that has not ended after `time_limit` processor seconds raises PolicyError.
+    `predictions` (`heuristics.predictions`) are drawn with `seed`. `cost` replaces the instance's: the ticks of a batch
+    from its `Features` (`OwnCost`). A policy that has not ended after `time_limit` processor seconds raises
+    PolicyError.
     """
     timer = Timer()
     check_objective(objective)

@@ -36,7 +36,7 @@ from solvers.messages import SolveJob, label
 
 @dataclass(frozen=True)
 class Solver:
-    """A solver: its proofs, the package that carries it, how to get that, and what the licence found here allows.
+    """A solver: its proofs, its package, how to get that, and what the licence found here allows.
 
     `licence` raises MissingTool if there is none. `module` is what is imported to use it, if anything.
     """

@@ -31,8 +31,7 @@ def improve(
 ) -> Schedule:
     """Return a schedule that the referee passes, at least as good as `schedule`.
 
-    The search ends after `seconds`; with `rounds`, after these moves, and is deterministic.
-    Compiling and writing the schedule are not counted.
+    The search ends after `seconds`, without compiling; with `rounds`, after these moves, and is deterministic.
 
     Raises:
         BadInput: the instance or the objective is none that `scope.why_not` lets pass.
