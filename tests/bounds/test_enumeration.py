@@ -98,6 +98,30 @@ def test_four_requests_and_six_blocks_are_proved_by_both_checkers() -> None:
     assert forgot > 0
 
 
+def due(seed: int) -> Instance:
+    """Return four requests of `sharing`, most of them with SLOs."""
+    draw, instance = random.Random(seed), sharing(seed)
+    slos = [Slo(latency=draw.randint(2, 12), ttft=draw.choice((None, draw.randint(1, 7)))) for _ in instance.requests]
+    slos = draw.choice((slos, slos[:1] * 4))
+    return instance.replace(requests=tuple(r.replace(slo=slo) for r, slo in zip(instance.requests, slos, strict=True)))
+
+
+def test_late_requests_are_proved_by_both_checkers() -> None:
+    late = by_both = 0
+    for seed in (seeds := few(range(54))):
+        instance = due(seed)
+        schedule, certificate = solved(instance, "late-requests")
+        value = objective_value(verify_schedule(instance, schedule), "late-requests")
+        assert value == verify_certificate(instance, certificate), seed
+        other = second(instance, certificate)
+        assert other in (value, None), seed
+        by_both += other is not None
+        assert seed % 4 or value == exhaustive_optimum(instance, "late-requests")[0], seed
+        late += 0 < value < 4
+    assert by_both >= len(seeds) // 3
+    assert late >= len(seeds) // 3
+
+
 def test_percentiles_are_proved_by_both_checkers() -> None:
     by_both = tails = 0
     for seed in (seeds := few(range(36))):
