@@ -50,6 +50,7 @@ def _proofs(task: Task, search: EnumerationSearch) -> Iterator[Proposal | Schedu
                 schedule = schedule_of(search, seen.optimum)
                 verify_schedule(task.instance, schedule)
                 yield schedule
+            if seen.optimum is not None or (task.upper is not None and seen.bound >= task.upper):
                 return
             states *= 4
 

@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bounds.enumeration import propose_enumeration
 from bounds.events import propose_events
 from bounds.late_windows import WindowSearch
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates.alone import Alone
-from kvcore.certificates.events import Events
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.tail import LateTail
@@ -82,12 +82,11 @@ class _TailSearch:
         return Proposal(LateTail(within=within, proof=proof), self.low)
 
     def by_search(self) -> Iterator[Proposal | Schedule]:
-        if declined := Events.takes.why_not("events", self.late(self.low).instance, LATE):
-            raise BadInput(declined)
+        propose = propose_enumeration if self.task.instance.contents else propose_events
         while self.high is None or self.low < self.high:
             within = 2 * self.low if self.high is None else (self.low + int(self.high) - 1) // 2
             before = self.low, self.high
-            for found in propose_events(self.late(within)):
+            for found in propose(self.late(within)):
                 if isinstance(found, Schedule):
                     schedule = found.replace(instance_sha256=self.task.instance.sha256)
                     value = objective_value(verify_schedule(self.task.instance, schedule), self.task.objective)

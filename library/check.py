@@ -1132,11 +1132,16 @@ def exhaustive(instance: Box, proof: Box, objective: str) -> Amount:
 
     What the file says of the search is not looked at.
     """
+    check_size(instance, objective)
+    return explore(instance, proof, Search(instance, objective))
+
+
+def check_size(instance: Box, objective: str) -> None:
+    """Refuse what the searches do not take."""
     if len(instance.requests) > 32:
         raise NotChecked("more than 32 requests are not searched")
     if objective == "late-requests" and any((one.slo or {}).get("tpot") is not None for one in instance.requests):
         raise NotChecked("with a TPOT, waits that only make the first token late are not searched")
-    return explore(instance, proof, Search(instance, objective))
 
 
 def explore(instance: Box, proof: Box, search: Search) -> Amount:
@@ -1721,8 +1726,7 @@ def slot_dual(instance: Box, proof: Box, objective: str) -> Amount:
 
 def enumerated(instance: Box, proof: Box, objective: str) -> Amount:
     """Kind `enumeration`: as `events`, with contents."""
-    if len(instance.requests) > 32:
-        raise NotChecked("more than 32 requests are not searched")
+    check_size(instance, objective)
     return explore(instance, proof, SharingSearch(instance, objective))
 
 
@@ -1748,6 +1752,8 @@ class SharingSearch(Search):
     def bound(self, execution: Execution) -> Amount:
         """No schedule from here on is below it: of each request alone."""
         states = [*execution.states.values()]
+        if self.objective == "late-requests":
+            return sum(self.is_late(i, state, execution.clock) for i, state in enumerate(states))
         ends = [self.soonest(i, state, execution.clock) for i, state in enumerate(states)]
         if self.objective == "busy-time":
             return execution.busy + self.least * max(output(state.one) - state.generated for state in states)
@@ -2804,11 +2810,14 @@ def late_windows(instance: Box, proof: Box, objective: str) -> Amount:
 # --- Kind `late-tail` (docs/bounds.md, Percentiles). ------------------------------------------------------------------
 
 
+INSIDE = {"enumeration": enumerated, "events": exhaustive, "late-windows": late_windows}
+
+
 def late_tail(instance: Box, proof: Box, objective: str) -> Amount:
     """Kind `late-tail`: if all had to be on time `within` ticks, more would be late than the percentile spares."""
     slo = {"ttft" if tail_of(objective)[2] == "ttft" else "latency": proof.within}
     due = Box(instance, requests=[Box(one, slo=slo) for one in instance.requests])
-    may, function = spared(objective, len(due.requests)), exhaustive if proof.proof.kind == "events" else late_windows
+    may, function = spared(objective, len(due.requests)), INSIDE[proof.proof.kind]
     return proof.within + 1 if function(due, Box(proof.proof, claim=may + 1), "late-requests") > may else 0
 
 
@@ -2860,7 +2869,7 @@ def window(value: Any, where: str) -> Any:
 def windows(value: Any, where: str) -> Any:
     """The proof inside one of kind `late-tail`."""
     value = proof(value, where)
-    if value.kind not in ("late-windows", "events"):
+    if value.kind not in INSIDE:
         raise Bad(f"{where}: give windows or a search")
     return value
 
@@ -2883,7 +2892,7 @@ KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[
     "speed": (speed, SPEED, tuple(RATES)),
     "configurations": (configurations, CONFIGURATIONS, ("total-flow-time",)),
     "events": (exhaustive, EVENTS, (*PLAIN, "total-flow-time")),
-    "enumeration": (enumerated, {"states": integer(1)}, ("makespan", "busy-time", "max-flow-time", *RATES)),
+    "enumeration": (enumerated, {"states": integer(1)}, OBJECTIVES),
     "fresh": (fresh, FRESH, tuple(RATES)),
     "in-order": (in_order, IN_ORDER, tuple(RATES)),
     "pairs": (pairs, {}, tuple(RATES)),
@@ -2921,7 +2930,7 @@ def prove(instance: Box, proof: Box, objective: str) -> Amount:
         raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_CONTENTS))} is not checked here with contents")
     if instance.machine.layout and not kinds <= WITH_LAYOUT:
         raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_LAYOUT))} is not checked here with a layout")
-    return function(instance if proof.kind == "enumeration" else note_prefixes(instance), proof, objective)
+    return function(instance if "enumeration" in kinds else note_prefixes(instance), proof, objective)
 
 
 def verify_certificate(instance: Box, data: Any) -> tuple[str, Amount]:

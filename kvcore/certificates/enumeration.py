@@ -1,8 +1,9 @@
 """All states with contents, the cheapest first: the value reached is a lower bound.
 
-A state is the local state of each request at a batch boundary, the resident blocks of each node, and, for the largest
-flow time, the tick. Every batch follows that may start at once, or a wait for the next arrival or return
-(`events.py`, *Starts*: forgets and reuses say nothing of ticks). Left out without losing an optimum:
+A state is the local state of each request at a batch boundary, the resident blocks of each node, for the largest flow
+time the tick, and for late requests who is late whatever follows: then an earlier state is as good. (Not under TPOT
+SLOs, for which a first token may wait.) Every batch follows that may start at once, or a wait for the next arrival or
+return (`events.py`, *Starts*: forgets and reuses say nothing of ticks). Left out without losing an optimum:
 
 * **Symmetry**: requests that differ in their ids alone may change places.
 * **Retained blocks**: of states with equal local states, one that costs no more and has all of another's resident
@@ -35,7 +36,7 @@ from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
 from kvcore.certificates.options import DUE, WINDOW, WORKED, Load, LocalState, Option, RequestOptions
 from kvcore.certificates.proof import Proof
 from kvcore.cost import Features
-from kvcore.features import RULES, SUMS, Feature, Takes
+from kvcore.features import OBJECTIVES, RULES, Feature, Takes
 from kvcore.instance import Instance, alike
 from kvcore.limits import DEVICE, limits_of
 from kvcore.metrics import SUMS as SUM
@@ -49,7 +50,7 @@ class Enumeration(Proof):
 
     kind: Literal["enumeration"] = "enumeration"
     takes: ClassVar = Takes(
-        RULES | SUMS | {Feature.MAKESPAN, Feature.BUSY, Feature.LONGEST, Feature.SHARED, Feature.LAYOUT}
+        RULES | OBJECTIVES | {Feature.SHARED, Feature.LAYOUT}, frozenset({(Feature.LATE, Feature.TPOT)})
     )
     argument: ClassVar = (
         "all batches that the rules allow were tried, the cheapest states first, {0.states} at the most"
@@ -86,10 +87,11 @@ class Step(NamedTuple):
 class State(NamedTuple):
     """A state, and how it came."""
 
-    value: int
+    value: int  # for late requests the tick
     tick: int
     row: tuple[LocalState, ...]
     resident: tuple[int, ...]
+    late: tuple[bool, ...]
     before: State | None = None
     step: Step | None = None
 
@@ -128,7 +130,9 @@ class EnumerationSearch:
         self.ends: dict[Any, list[tuple[int, tuple[int, ...]]]] = {}
         self.heap: list[tuple[int, int, State]] = []
         self.number, self.seen = count(), 0
-        self._push(State(0, 0, tuple(rules.start() for rules in self.rules), (0,) * len(self.nodes)))
+        none = (False,) * len(self.rules)
+        start = State(0, 0, tuple(rules.start() for rules in self.rules), (0,) * len(self.nodes), none)
+        self._push(start._replace(late=self._late(start, start.row, 0)))
 
     def run(self, states: int) -> Seen:
         """Go on until this many states were seen, or an optimum comes next."""
@@ -149,14 +153,14 @@ class EnumerationSearch:
     # --- states --------------------------------------------------------------------------------------------------
 
     def _key(self, state: State) -> Any:
-        row = sorted(zip(self.group, state.row, strict=True))
+        row = sorted(zip(self.group, state.row, state.late, strict=True))
         return (state.tick if self.objective == "max-flow-time" else 0, *row)
 
     def _push(self, state: State) -> None:
         ends = self.ends.setdefault(self._key(state), [])
         if any(value <= state.value and all(map(le, state.resident, resident)) for value, resident in ends):
             return
-        size = 600 + 150 * len(state.row) + 10 * len(state.resident)
+        size = 650 + 170 * len(state.row) + 10 * len(state.resident)
         self.budget.spend("the states of an enumeration", Work.look, size * (self.seen + len(self.heap)))
         ends[:] = [end for end in ends if state.value > end[0] or not all(map(le, end[1], state.resident))]
         ends.append((state.value, state.resident))
@@ -175,8 +179,23 @@ class EnumerationSearch:
         calls = [] if self.objective == "busy-time" else [s.call.duration for s in segments if s.call is not None]
         return self.least * (sum(segment.decode for segment in segments) - local.generated) + sum(calls)
 
+    def _late(self, state: State, row: Sequence[LocalState], tick: int) -> tuple[bool, ...]:
+        """Of a state that these follow, at a tick: nobody is late but for late requests."""
+        if self.objective != "late-requests":
+            return state.late
+        late = list(state.late)
+        for i, (request, old, new) in enumerate(zip(self.requests, state.row, row, strict=True)):
+            (first, last, _), age, rules = request.slo_ticks, tick - request.arrival, self.rules[i]
+            if first is not None and not rules.has_first_token(old):
+                late[i] |= age + (0 if rules.has_first_token(new) else new.wait + self.least) > first
+            if last is not None and not rules.is_done(old):
+                late[i] |= age + new.wait + self.ahead(i, new) > last
+        return tuple(late)
+
     def _bound(self, state: State) -> int:
         ahead = [self.ahead(i, local) for i, local in enumerate(state.row)]
+        if self.objective == "late-requests":
+            return sum(state.late)
         if self.objective == "busy-time":
             return state.value + max(ahead)
         ticks = [each + local.wait if each else 0 for each, local in zip(ahead, state.row, strict=True)]
@@ -193,19 +212,19 @@ class EnumerationSearch:
     ) -> State:
         value, tick = state.value, state.tick + ticks
         now = tuple(local.after(ticks) for local in row)
-        if self.objective in ("makespan", "busy-time"):
-            value += ticks if step or self.objective == "makespan" else 0
+        if self.objective in ("makespan", "busy-time", "late-requests"):
+            value += ticks if step or self.objective != "busy-time" else 0
         for i, (old, new) in enumerate(zip(state.row, now, strict=True)):
             if self.objective == "max-flow-time" and self._is_over(i, new) > self._is_over(i, old):
                 value = max(value, tick - self.requests[i].arrival)
             if not self._is_over(i, old):
                 value += self.rates[i] * max(0, ticks - (0 if self.rules[i].has_first_token(old) else old.wait))
-        return State(value, tick, now, resident, state, step)
+        return State(value, tick, now, resident, self._late(state, now, tick), state, step)
 
     def _following(self, state: State) -> Iterator[State]:
         if waits := [local.wait for local in state.row if local.wait]:
             yield self._after(state, state.row, min(waits), state.resident, None)
-        for picks in self._batches(state.row):
+        for picks in self._batches(state):
             total = Load(*map(sum, zip(*(pick.option.load for pick in picks), strict=True)))
             decodes, prefills = total.decode_requests > 0, total.prefill_requests > 0
             if not total.acts or (decodes and prefills and not self.instance.machine.hybrid):
@@ -223,18 +242,19 @@ class EnumerationSearch:
     # --- batches -------------------------------------------------------------------------------------------------
 
     def _batches(
-        self, row: Sequence[LocalState], picks: tuple[Choice, ...] = (), used: Sequence[int] = (), first: int = 0
+        self, state: State, picks: tuple[Choice, ...] = (), used: Sequence[int] = (), first: int = 0
     ) -> Iterator[tuple[Choice, ...]]:
-        i = len(picks)
+        i, row, late = len(picks), state.row, state.late
         if i == len(row):
             yield picks
             return
-        is_alike = i + 1 < len(row) and (self.group[i], row[i]) == (self.group[i + 1], row[i + 1])
+        j = i + 1
+        is_alike = j < len(row) and (self.group[i], row[i], late[i]) == (self.group[j], row[j], late[j])
         for k, choice in enumerate(self.choices(self.group[i], row[i])[first:], first):
             self.budget.spend("the batches of an enumeration", Work.look)
             use = tuple(map(add, used or (0,) * len(choice.use), choice.use))
             if all(map(le, use, self.limits)):
-                yield from self._batches(row, (*picks, choice), use, k if is_alike else 0)
+                yield from self._batches(state, (*picks, choice), use, k if is_alike else 0)
 
     def _choices(self, group: int, local: LocalState) -> list[Choice]:
         i, rules = self.group.index(group), self.rules[self.group.index(group)]

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from kvcore.certificates.budget import Budget
+from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
 from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.proof import Proof
@@ -21,7 +22,7 @@ class LateTail(Proof):
     takes: ClassVar = Takes(RULES | {Feature.PERCENTILE, Feature.SHARED})
     argument: ClassVar = "were {0.within} ticks the most, too many would be late: {0.proof.why}"
     within: Tick
-    proof: Annotated[Events | LateWindows, Field(discriminator="kind")]
+    proof: Annotated[Enumeration | Events | LateWindows, Field(discriminator="kind")]
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return `within` + 1, or 0 where too few are late."""

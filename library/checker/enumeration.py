@@ -8,8 +8,8 @@ from itertools import product
 from operator import le
 from typing import Any
 
-from library.checker.events import Search, explore, options_of
-from library.checker.files import Amount, Box, Broken, NotChecked, spend
+from library.checker.events import Search, check_size, explore, options_of
+from library.checker.files import Amount, Box, Broken, spend
 from library.checker.instance import but_id, duration, hosted, limits_of, output
 from library.checker.objectives import RATES
 from library.checker.referee import MOVES, Execution, State
@@ -17,8 +17,7 @@ from library.checker.referee import MOVES, Execution, State
 
 def enumerated(instance: Box, proof: Box, objective: str) -> Amount:
     """Kind `enumeration`: as `events`, with contents."""
-    if len(instance.requests) > 32:
-        raise NotChecked("more than 32 requests are not searched")
+    check_size(instance, objective)
     return explore(instance, proof, SharingSearch(instance, objective))
 
 
@@ -44,6 +43,8 @@ class SharingSearch(Search):
     def bound(self, execution: Execution) -> Amount:
         """No schedule from here on is below it: of each request alone."""
         states = [*execution.states.values()]
+        if self.objective == "late-requests":
+            return sum(self.is_late(i, state, execution.clock) for i, state in enumerate(states))
         ends = [self.soonest(i, state, execution.clock) for i, state in enumerate(states)]
         if self.objective == "busy-time":
             return execution.busy + self.least * max(output(state.one) - state.generated for state in states)

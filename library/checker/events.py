@@ -21,11 +21,16 @@ def exhaustive(instance: Box, proof: Box, objective: str) -> Amount:
 
     What the file says of the search is not looked at.
     """
+    check_size(instance, objective)
+    return explore(instance, proof, Search(instance, objective))
+
+
+def check_size(instance: Box, objective: str) -> None:
+    """Refuse what the searches do not take."""
     if len(instance.requests) > 32:
         raise NotChecked("more than 32 requests are not searched")
     if objective == "late-requests" and any((one.slo or {}).get("tpot") is not None for one in instance.requests):
         raise NotChecked("with a TPOT, waits that only make the first token late are not searched")
-    return explore(instance, proof, Search(instance, objective))
 
 
 def explore(instance: Box, proof: Box, search: Search) -> Amount:

@@ -40,7 +40,7 @@ from library.checker.prices import tree
 from library.checker.shares import PARTS, shares
 from library.checker.slots import slots
 from library.checker.speed import speed
-from library.checker.tail import late_tail
+from library.checker.tail import INSIDE, late_tail
 from library.checker.windows import late_windows
 
 part, price = integer(0, 1024), integer(0, 2**50)
@@ -88,7 +88,7 @@ def window(value: Any, where: str) -> Any:
 def windows(value: Any, where: str) -> Any:
     """The proof inside one of kind `late-tail`."""
     value = proof(value, where)
-    if value.kind not in ("late-windows", "events"):
+    if value.kind not in INSIDE:
         raise Bad(f"{where}: give windows or a search")
     return value
 
@@ -111,7 +111,7 @@ KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[
     "speed": (speed, SPEED, tuple(RATES)),
     "configurations": (configurations, CONFIGURATIONS, ("total-flow-time",)),
     "events": (exhaustive, EVENTS, (*PLAIN, "total-flow-time")),
-    "enumeration": (enumerated, {"states": integer(1)}, ("makespan", "busy-time", "max-flow-time", *RATES)),
+    "enumeration": (enumerated, {"states": integer(1)}, OBJECTIVES),
     "fresh": (fresh, FRESH, tuple(RATES)),
     "in-order": (in_order, IN_ORDER, tuple(RATES)),
     "pairs": (pairs, {}, tuple(RATES)),
@@ -149,7 +149,7 @@ def prove(instance: Box, proof: Box, objective: str) -> Amount:
         raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_CONTENTS))} is not checked here with contents")
     if instance.machine.layout and not kinds <= WITH_LAYOUT:
         raise NotChecked(f"a proof of kind {' '.join(sorted(kinds - WITH_LAYOUT))} is not checked here with a layout")
-    return function(instance if proof.kind == "enumeration" else note_prefixes(instance), proof, objective)
+    return function(instance if "enumeration" in kinds else note_prefixes(instance), proof, objective)
 
 
 def verify_certificate(instance: Box, data: Any) -> tuple[str, Amount]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from contextlib import suppress
+from fractions import Fraction
 from math import inf
 from unittest.mock import patch
 
@@ -12,9 +13,18 @@ import pytest
 
 import solvers
 from bounds.enumeration import propose_enumeration
+from bounds.tails import propose_tails
 from bounds.task import Proposal, Task
-from kvcore import BadInput, CostFunction, Instance, objective_value, verify_schedule
-from kvcore.certificates import Certificate, Enumeration, InvalidCertificate, certify, verify_certificate
+from kvcore import BadInput, CostFunction, Instance, Slo, objective_value, verify_schedule
+from kvcore.certificates import (
+    Alone,
+    Certificate,
+    Enumeration,
+    InvalidCertificate,
+    LateTail,
+    certify,
+    verify_certificate,
+)
 from kvcore.certificates.budget import Budget
 from kvcore.metrics import Value
 from kvcore.schedule import Schedule
@@ -88,6 +98,52 @@ def test_four_requests_and_six_blocks_are_proved_by_both_checkers() -> None:
     assert forgot > 0
 
 
+def due(seed: int) -> Instance:
+    """Return four requests of `sharing`, most of them with SLOs."""
+    draw, instance = random.Random(seed), sharing(seed)
+    slos = [Slo(latency=draw.randint(2, 12), ttft=draw.choice((None, draw.randint(1, 7)))) for _ in instance.requests]
+    slos = draw.choice((slos, slos[:1] * 4))
+    return instance.replace(requests=tuple(r.replace(slo=slo) for r, slo in zip(instance.requests, slos, strict=True)))
+
+
+def test_late_requests_are_proved_by_both_checkers() -> None:
+    late = by_both = 0
+    for seed in (seeds := few(range(54))):
+        instance = due(seed)
+        schedule, certificate = solved(instance, "late-requests")
+        value = objective_value(verify_schedule(instance, schedule), "late-requests")
+        assert value == verify_certificate(instance, certificate), seed
+        other = second(instance, certificate)
+        assert other in (value, None), seed
+        by_both += other is not None
+        assert seed % 4 or value == exhaustive_optimum(instance, "late-requests")[0], seed
+        late += 0 < value < 4
+    assert by_both >= len(seeds) // 3
+    assert late >= len(seeds) // 3
+
+
+def test_percentiles_are_proved_by_both_checkers() -> None:
+    by_both = tails = 0
+    for seed in (seeds := few(range(27))):
+        instance, objective = sharing(seed), ("p50-flow-time", "p99-flow-time", "p50-ttft")[seed % 3]
+        (proof, bound), best = Proposal(Alone(), Alone().value(instance, objective)), inf
+        with suppress(BadInput):  # no more is to be proved
+            for found in propose_tails(Task(instance, objective)):
+                if isinstance(found, Proposal):
+                    proof, bound = found
+                else:
+                    best = objective_value(verify_schedule(instance, found), objective)
+        assert best == bound, seed
+        certificate = certify(instance, objective, proof, bound)
+        assert verify_certificate(instance, certificate) == bound, seed
+        other = second(instance, certificate)
+        assert other in (bound, None), seed
+        by_both += other is not None
+        tails += isinstance(proof, LateTail) and isinstance(proof.proof, Enumeration)
+    assert by_both >= len(seeds) // 3
+    assert tails >= len(seeds) // 3
+
+
 def test_both_checkers_move_all_or_nothing_where_nothing_is_partial() -> None:
     """R1 swaps 3 tokens out for its call: to drop one of them there, and bring two back, would save a tick."""
     one = request("R1", 3, (1, 0, 0, "swap"), 1, path=("n", 3))
@@ -125,8 +181,9 @@ def test_what_it_declines() -> None:
         BadInput, match="enumeration is for shared contents or a layout of KV; without them events sees more"
     ):
         propose_enumeration(Task(plain, "makespan"))
-    with pytest.raises(InvalidCertificate, match="enumeration is not proved with late-requests"):
-        Enumeration(states=9).value(plain, "late-requests")
+    due = IDLE.replace(requests=(IDLE.requests[0].replace(slo=Slo(tpot=Fraction(1))), *IDLE.requests[1:]))
+    with pytest.raises(InvalidCertificate, match="enumeration is not proved with late-requests and TPOT SLOs"):
+        Enumeration(states=9).value(due, "late-requests")
     long = shared(request("A", 1001, 1, path=("n", 1001)), tree=(("n", None, 1001),))
     with pytest.raises(InvalidCertificate, match="an enumeration takes at most 1000 blocks of contents"):
         Enumeration(states=9).value(long, "makespan")

@@ -78,7 +78,8 @@ def proof(draw: Random, instance: Instance) -> Proof:
     division: dict[str, Any] = {"functions": (UNIT // parts,) * parts, "packs": size(draw, 1000, 1)}
     if instance.machine.memory is not None:
         division[draw.choice(["memory", "packing"])] = UNIT
-    kind = draw.choice(["alone", "shares", "tree", "speed", "slot-dual", "slots", "events", "fresh", "configurations"])
+    kind = draw.choice(["alone", "shares", "tree", "speed", "slot-dual", "slots", "events", "fresh", "configurations",
+                        "enumeration"])  # fmt: skip
     match kind:
         case "shares":
             return kinds.Shares(**division)
@@ -109,6 +110,8 @@ def proof(draw: Random, instance: Instance) -> Proof:
                                states=size(draw, 2 * 10**5), tries=size(draw, 10**8))  # fmt: skip
         case "events":
             return kinds.Events(states=size(draw, 10**5, 1), target=draw.choice([None, size(draw)]))
+        case "enumeration":
+            return kinds.Enumeration(states=size(draw, 10**5, 1))
         case "fresh":
             return kinds.Fresh(function=0, labels=size(draw, 10**5, 1), target=draw.choice([None, size(draw)]))
         case "configurations":
@@ -168,5 +171,6 @@ def check(case: Case, seen: Counter[str]) -> None:
 
 EVERY = ("configurations", "events", "fresh", "shares", "slot-dual", "slots", "speed", "tree")
 REACH = {f"refused {kind}" for kind in EVERY if kind != "shares"} | {f"too much {kind}" for kind in EVERY} | {
-    f"proved {kind}" for kind in ("alone", "events", "fresh", "shares", "speed")}  # fmt: skip
+    f"proved {kind}" for kind in ("alone", "enumeration", "events", "fresh", "shares", "speed")} | {
+    "too much enumeration"}  # fmt: skip
 PART = Part("costly", make, check, frozenset(REACH))

@@ -105,7 +105,7 @@ def with_slos(instance, draw):
 
 
 def sharing(seed):
-    instance, objective = tiny(ENUMERATED, calls=(0, 0, 1))(seed)
+    instance, objective = tiny([*OBJECTIVES], calls=(0, 0, 1))(seed)
     return with_contents(random.Random(seed), instance) if seed % 8 else instance, objective
 
 
@@ -122,9 +122,6 @@ def ordered(kind):
 
 def urgently(seed):
     return urgent(tiny_instance(seed, **MANY), random.Random(seed)), LATE
-
-
-ENUMERATED = [name for name in OBJECTIVES if name != LATE]
 
 
 def on_paths(kind):
@@ -201,7 +198,8 @@ def proofs(kind, draw, instance, objective, best):
         if kind is Enumeration:
             yield Enumeration(states=20_000)
         if kind is LateTail:
-            yield from (LateTail(within=max(0, int(best) + k), proof=Events(states=20_000)) for k in (-1, 0))
+            search = (Enumeration if instance.contents else Events)(states=20_000)
+            yield from (LateTail(within=max(0, int(best) + k), proof=search) for k in (-1, 0))
         if kind is Configurations:
             for target in (int(best), int(best) + 1):
                 yield random_proof(instance, objective, draw).replace(target=max(1, target), tries=10**6)
@@ -364,9 +362,8 @@ def test_no_way_takes_a_new_field():
 
 
 def test_an_enumeration_and_bounds_take_shared_prefixes():
-    chosen = choose(SHARED, "makespan", "auto", "auto")
-    assert chosen.lanes == ((ENUMERATION, BOUND), (IMPROVE,))
-    assert choose(SHARED, LATE, "auto", "auto").lanes == ((BOUND,), (IMPROVE,))
+    for objective in ("makespan", LATE):
+        assert choose(SHARED, objective, "auto", "auto").lanes == ((ENUMERATION, BOUND), (IMPROVE,))
 
 
 @NEWS
