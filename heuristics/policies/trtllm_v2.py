@@ -124,6 +124,7 @@ class TensorRtLlmV2(TensorRtLlm):
         return [job for job in jobs if job.device and job.index in self.started and job not in self.suspended]
 
     def suspend(self, job: Job) -> None:
+        """Count its blocks as free."""
         self.suspended.append(job)
         self.free += job.blocks
 
