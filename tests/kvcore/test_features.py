@@ -150,7 +150,7 @@ DRAWERS = {
     Slots: slotted,
     Configurations: starting,
     Events: tiny([*OBJECTIVES]),
-    Enumeration: in_turn(sharing, tiny(ENUMERATED, **LAID)),
+    Enumeration: in_turn(sharing, tiny([*OBJECTIVES], **LAID)),
     Fresh: in_turn(tiny(SUMS), *map(ordered, (of_fresh.drawn, of_fresh.tight, of_fresh.cut, of_fresh.gapped))),
 }
 
