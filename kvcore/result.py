@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import InitVar, asdict, dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
@@ -166,17 +166,16 @@ class Result:
     """Why the referee or the checker refused workers' results."""
     failed: Sequence[str] = ()
     """Errors of ways and policies."""
-    trace: Trace | None = None
-    """The referee's; it executes the schedule here where none is given."""
+    executed: InitVar[Trace | None] = None
+    """The referee's trace; it executes the schedule where none is given."""
+    trace: Trace | None = field(init=False, default=None)
     value: Value | None = field(init=False, default=None)
 
-    def __post_init__(self) -> None:
-        if self.trace is not None and (
-            self.trace.instance is not self.instance or self.trace.schedule is not self.schedule
-        ):
+    def __post_init__(self, executed: Trace | None) -> None:
+        if executed is not None and (executed.instance is not self.instance or executed.schedule is not self.schedule):
             raise ValueError("the trace is of another schedule")
         if self.schedule is not None:
-            self.trace = self.trace or verify_schedule(self.instance, self.schedule)
+            self.trace = executed or verify_schedule(self.instance, self.schedule)
             self.value = objective_value(self.trace, self.objective)
         if self.certificate is not None:
             recompute(self.instance, self.objective, self.certificate)

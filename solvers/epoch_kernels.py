@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvcore.compiled import compiled
+from kvcore.instance import LIMIT
 
 Array = Any
-NEVER = 2**62
-KEEP, DROP, CHUNK, EARLY, DIRECT, SPLIT, AWAIT = (1 << k for k in range(7))
+KEEP, DROP, CHUNK, EARLY, DIRECT, SPLIT, AWAIT, END = (1 << k for k in range(8))
 """Switches of an epoch.
 
 KEEP: requests in calls reserve their KV. DROP: none is swapped out to make room. CHUNK: a prefill ends when a request
@@ -22,32 +22,29 @@ of higher priority returns. EARLY: KV beyond a reserve is swapped out as soon as
 the host in the batch of the refill; SPLIT: only as much as takes as long as the refill. AWAIT: no refill that does not
 end before one of higher priority returns.
 """
-SWITCHES = 7
 MAKING, CALLING, DONE = range(3)
-TOKENS, DEVICE, HOST, READY, PHASE, WINDOW, RESERVE, NEED, WORK, LOST, OUT, IN, AT = range(13)
+TOKENS, DEVICE, HOST, READY, PHASE, WINDOW, RESERVE, NEED, WORK, LOST, OUT, IN, AT, ROWS = range(14)
 """Rows of the state, a column a request: tokens generated, KV, when it is ready, and so on.
 
 WORK, LOST, OUT, IN: what the batch does. AT: the request at each place of the order.
 """
-ROWS = 13
-LEAST = 16
-"""Tokens of the shortest prefill in parts."""
-MOST = 200_000
-"""Batches."""
 
 
 class Jobs(NamedTuple):
-    """Requests and machine; `context[i, q]`: tokens known before token q, `call[i, q]`: that after it (-1: none)."""
+    """Requests and machine; `least`: tokens of a prefill in parts, `most`: batches.
+
+    `context[i, q]`: tokens known before token q; `call[i, q]`: the call after it (-1: none).
+    """
 
     arrival: Array
     count: Array
     context: Array
     call: Array
     rate: Array
-    fixed: Array
+    busy: Array
     tokens: Array
-    out: Array
-    back: Array
+    swap_out: Array
+    swap_in: Array
     divisor: Array
     orders: Array
     blocks: int
@@ -55,6 +52,8 @@ class Jobs(NamedTuple):
     host: int
     batch: int
     chunked: bool
+    least: int
+    most: int
 
 
 class Genes(NamedTuple):
@@ -75,30 +74,32 @@ def up(tokens, block):
 def duration(jobs, tokens, out, back):
     """Return the ticks of a batch."""
     longest = 1
-    for k in range(len(jobs.fixed)):
-        busy = (jobs.fixed[k] if tokens else 0) + jobs.tokens[k] * tokens + jobs.out[k] * out + jobs.back[k] * back
+    for k in range(len(jobs.busy)):
+        busy = (
+            (jobs.busy[k] if tokens else 0) + jobs.tokens[k] * tokens + jobs.swap_out[k] * out + jobs.swap_in[k] * back
+        )
         longest = max(longest, up(busy, jobs.divisor[k]))
     return longest
 
 
 @compiled
 def hidden(jobs, tokens, ticks):
-    """Return the tokens that can be swapped beside work within so many ticks."""
-    most = NEVER
-    for k in range(len(jobs.fixed)):
-        if jobs.out[k] + jobs.back[k]:
-            busy = (jobs.fixed[k] if tokens else 0) + jobs.tokens[k] * tokens
-            most = min(most, (ticks * jobs.divisor[k] - busy) // max(jobs.out[k], jobs.back[k]))
+    """Return the tokens that can be swapped beside work within these ticks."""
+    most = LIMIT
+    for k in range(len(jobs.busy)):
+        if jobs.swap_out[k] + jobs.swap_in[k]:
+            busy = (jobs.busy[k] if tokens else 0) + jobs.tokens[k] * tokens
+            most = min(most, (ticks * jobs.divisor[k] - busy) // max(jobs.swap_out[k], jobs.swap_in[k]))
     return max(0, most)
 
 
 @compiled
 def prefix(jobs, ticks):
-    """Return the tokens that a batch processes in so many ticks."""
-    most = NEVER
-    for k in range(len(jobs.fixed)):
+    """Return the tokens that a batch processes in these ticks."""
+    most = LIMIT
+    for k in range(len(jobs.busy)):
         if jobs.tokens[k]:
-            most = min(most, (ticks * jobs.divisor[k] - jobs.fixed[k]) // jobs.tokens[k])
+            most = min(most, (ticks * jobs.divisor[k] - jobs.busy[k]) // jobs.tokens[k])
     return most
 
 
@@ -190,16 +191,16 @@ def choose_work(jobs, x, now, event, switches, free):
         work = missing - back if back or not jobs.chunked else min(missing, jobs.batch - tokens)
         grown = up(x[DEVICE, i] + back + work, jobs.block) - up(x[DEVICE, i], jobs.block)
         if grown > free:
-            most = copies if not back else 0 if switches & DROP else NEVER
+            most = copies if not back else 0 if switches & DROP else LIMIT
             free, left = make_room(jobs, x, i, grown, free, most, True)
             copies = left if not back else copies
         if grown > free:
             work = (up(x[DEVICE, i], jobs.block) + free) * jobs.block - x[DEVICE, i]
             if back or tokens or not jobs.chunked or work <= 0:
                 continue
-        if jobs.chunked and not back and work > 1 and not tokens and switches & CHUNK and event < NEVER:
+        if jobs.chunked and not back and work > 1 and not tokens and switches & CHUNK and event < LIMIT:
             part = prefix(jobs, event - now)
-            if LEAST <= part < work and later(jobs, x, i, event - 1, event + 1):
+            if jobs.least <= part < work and later(jobs, x, i, event - 1, event + 1):
                 work = part
         if work <= 0 or tokens + work > jobs.batch:
             continue
@@ -216,15 +217,15 @@ def begin_prefill(jobs, x, now, event, free):
         i = x[AT, place]
         idle = x[PHASE, i] == DONE or x[READY, i] > now or x[HOST, i] or x[OUT, i] or x[LOST, i]
         work = min(jobs.context[i, x[TOKENS, i]] - 1, x[RESERVE, i] * jobs.block) - x[DEVICE, i]
-        if event < NEVER:
+        if event < LIMIT:
             work = min(work, prefix(jobs, event - now))
         work = min(work, jobs.batch)
-        if idle or work < LEAST:
+        if idle or work < jobs.least:
             continue
         grown = up(x[DEVICE, i] + work, jobs.block) - up(x[DEVICE, i], jobs.block)
         free, _ = make_room(jobs, x, i, grown, free, 0, True)
         work = min(work, (up(x[DEVICE, i], jobs.block) + free) * jobs.block - x[DEVICE, i])
-        if work >= LEAST:
+        if work >= jobs.least:
             x[WORK, i] = work
             return free - (up(x[DEVICE, i] + work, jobs.block) - up(x[DEVICE, i], jobs.block)), work
     return free, 0
@@ -282,7 +283,7 @@ def finish(jobs, x, end):
 @compiled
 def look(jobs, x, now):
     """Return the next event, whether a request is ready, a bound on what is to be added to the value, and returns."""
-    event, ready, floor, returns = NEVER, False, 0, 0
+    event, ready, floor, returns = LIMIT, False, 0, 0
     for i in range(x.shape[1]):
         if x[PHASE, i] == CALLING and x[READY, i] <= now:
             x[PHASE, i] = MAKING
@@ -309,14 +310,14 @@ def decide(jobs, x, now, event, ready, order, switches):
     if tokens:
         copies = hidden(jobs, tokens, duration(jobs, tokens, 0, 0)) - total(x, OUT) - total(x, IN)
     else:
-        copies = NEVER if ready or event == NEVER else max(jobs.block, hidden(jobs, 0, event - now))
+        copies = LIMIT if ready or event == LIMIT else max(jobs.block, hidden(jobs, 0, event - now))
     choose_copies(jobs, x, free, max(0, copies), switches & EARLY)
     return tokens, total(x, OUT), total(x, IN)
 
 
 @compiled
 def simulate(jobs, genes, x, most, steps):
-    """Return value and batches, (NEVER, 0) if it is above `most`; write each batch into `steps`, if it has rows."""
+    """Return value and batches, (LIMIT, 0) if it is above `most`; write each batch into `steps`, if it has rows."""
     for i in range(x.shape[1]):
         for row in range(ROWS):
             x[row, i] = 0
@@ -325,16 +326,16 @@ def simulate(jobs, genes, x, most, steps):
     last = -1
     while done < x.shape[1]:
         event, ready, floor, returns = look(jobs, x, now)
-        if value + floor > most or made == MOST:
-            return NEVER, 0
+        if value + floor > most or made == jobs.most:
+            return LIMIT, 0
         epoch += returns
         gene = min(epoch, len(genes.cut) - 1)
         last, since = gene, since if gene == last else 0
         gene += len(genes.cut) if since >= genes.cut[gene] else 0
         tokens, out, back = decide(jobs, x, now, event, ready, genes.order[gene], genes.switches[gene])
         if not tokens and not out and not back:
-            if event == NEVER:
-                return NEVER, 0
+            if event == LIMIT:
+                return LIMIT, 0
             now = event
             continue
         if len(steps):
@@ -366,18 +367,18 @@ def mutate(jobs, genes, longest):
         e, kind = np.random.randint(n), np.random.randint(8)
         if kind < 2:
             now, how = genes.cut[e], np.random.randint(4)
-            if now == MOST or how == 0:
+            if now == LIMIT or how == 0:
                 genes.cut[e] = np.random.randint(longest) if np.random.randint(2) else np.random.randint(8)
             elif how == 1:
-                genes.cut[e] = MOST
+                genes.cut[e] = LIMIT
             else:
                 genes.cut[e] = max(0, now + np.random.randint(-10, 11))
             if np.random.randint(2):
-                genes.order[e + n], genes.switches[e + n] = np.random.randint(len(jobs.orders)), np.random.randint(128)
+                genes.order[e + n], genes.switches[e + n] = np.random.randint(len(jobs.orders)), np.random.randint(END)
         elif kind < 5:
-            genes.switches[e + n * (np.random.randint(3) == 0)] ^= 1 << np.random.randint(SWITCHES)
+            genes.switches[e + n * (np.random.randint(3) == 0)] ^= 1 << np.random.randint(7)
         else:
-            order, switches = np.random.randint(len(jobs.orders)), np.random.randint(1 << SWITCHES)
+            order, switches = np.random.randint(len(jobs.orders)), np.random.randint(END)
             for f in range(e, min(n, e + 1 + np.random.randint(n if np.random.randint(4) == 0 else 3))):
                 genes.order[f] = genes.order[f] if kind == 5 else order
                 genes.switches[f] = genes.switches[f] if kind == 6 else switches
@@ -385,14 +386,14 @@ def mutate(jobs, genes, longest):
 
 @compiled
 def anneal(jobs, now, value, tried, best, least, x, steps, moves, hot, cold, longest):
-    """Make so many moves while it cools, as shares of the value; return the value and the least one."""
+    """Make moves while it cools, as shares of the value; return the value and the least one."""
     for k in range(moves):
         heat = hot + (cold - hot) * k / moves
         copy(now, tried)
         mutate(jobs, tried, longest)
-        other, _ = simulate(jobs, tried, x, NEVER - 1 if value == NEVER else int(value * (1 + 3 * heat)) + 1, steps)
+        other, _ = simulate(jobs, tried, x, LIMIT - 1 if value == LIMIT else int(value * (1 + 3 * heat)) + 1, steps)
         if other <= value or (
-            other < NEVER and np.random.random() < np.exp((value - other) / (0.3 * heat * value + 1))
+            other < LIMIT and np.random.random() < np.exp((value - other) / (0.3 * heat * value + 1))
         ):
             copy(tried, now)
             value = other

@@ -16,12 +16,20 @@ from kvcore.instance import LIMIT, Instance
 from kvcore.metrics import scale_of, weight
 from kvcore.schedule import Batch, Schedule
 from solvers import epoch_kernels as kernels
-from solvers.epoch_kernels import MOST, NEVER, Genes, Jobs
+from solvers.epoch_kernels import END, Genes, Jobs
 from solvers.neighbourhoods.destroy_repair import seed_draws
 
-MOST_REQUESTS = 5  # their orders multiply
-RESTARTS = 4
-HOT = 0.01  # of the value
+
+class Epochs:
+    """Numbers of the search."""
+
+    requests = 5  # at the most: their orders multiply
+    restarts = 4
+    hot = 0.01  # of the value
+    least = 16  # tokens of a prefill in parts
+    most = 200_000  # batches
+
+
 TAKES = Takes((RULES | FLOWS) - {Feature.NO_PAUSE, Feature.PRESERVE, Feature.DISCARD, Feature.SWAP, Feature.ONE_PHASE})
 PRICED = {"tokens", "swap_out_tokens", "swap_in_tokens"}
 """What a batch is paid for, besides `busy`."""
@@ -31,7 +39,11 @@ def applies(instance: Instance, objective: str) -> bool:
     """Whether the search takes the instance and the objective."""
     machine = instance.machine
     plain = machine.partial and machine.evict and machine.prefill_tokens is None and machine.batch_requests is None
-    if len(instance.requests) > MOST_REQUESTS or not plain or TAKES.missing(features(instance, objective)) is not None:
+    if (
+        len(instance.requests) > Epochs.requests
+        or not plain
+        or TAKES.missing(features(instance, objective)) is not None
+    ):
         return False
     lines = [line_of(function) for function in instance.cost.functions]
     loads = {name for added, _ in lines for name, rate in zip(Load._fields, added, strict=True) if rate}
@@ -39,34 +51,45 @@ def applies(instance: Instance, objective: str) -> bool:
 
 
 def search(instance: Instance, objective: str, seconds: float, seed: int, rounds: int | None = None) -> Schedule | None:
-    """Return the best schedule found (the referee has not seen it), or None: after `seconds`, or so many `rounds`."""
+    """Return the best schedule found (the referee has not seen it), or None: after `seconds`, or `rounds`."""
     jobs, rng = _jobs(instance, objective), np.random.default_rng(seed)
     if not _is_small(instance, jobs):
         return None
     n, epochs = len(instance.requests), 2 + 2 * sum(len(request.segments) for request in instance.requests)
     now_, tried, best = (
-        Genes(np.zeros(2 * epochs, np.int64), np.zeros(2 * epochs, np.int64), np.full(epochs, MOST)) for _ in range(3)
+        Genes(np.zeros(2 * epochs, np.int64), np.zeros(2 * epochs, np.int64), np.full(epochs, LIMIT)) for _ in range(3)
     )
     x, none = np.zeros((kernels.ROWS, n), np.int64), np.zeros((0, 5, n), np.int64)
-    least, longest, tokens = NEVER, max(8, int(jobs.count.max()) // 3), int(jobs.count.sum())
+    least, longest, tokens = LIMIT, max(8, int(jobs.count.max()) // 3), int(jobs.count.sum())
     seed_draws(seed)
-    for restart in range(RESTARTS):
-        now_.order[:], now_.switches[:] = rng.integers(len(jobs.orders)), rng.integers(1 << kernels.SWITCHES)
-        now_.cut[:] = MOST
-        value, _ = kernels.simulate(jobs, now_, x, NEVER - 1, none)
+    for restart in range(Epochs.restarts):
+        now_.order[:], now_.switches[:] = rng.integers(len(jobs.orders)), rng.integers(END)
+        now_.cut[:] = LIMIT
+        value, _ = kernels.simulate(jobs, now_, x, LIMIT - 1, none)
         if value < least:
             least = value
             kernels.copy(now_, best)
-        elif least < NEVER and restart % 2:
+        elif least < LIMIT and restart % 2:
             kernels.copy(best, now_)
             value = least
-        for moves, begun, then in _steps(seconds / RESTARTS, rounds and rounds // RESTARTS, tokens):
+        for moves, begun, then in _steps(seconds / Epochs.restarts, rounds and rounds // Epochs.restarts, tokens):
             value, least = kernels.anneal(
-                jobs, now_, value, tried, best, least, x, none, moves, HOT * (1 - begun), HOT * (1 - then), longest
+                jobs,
+                now_,
+                value,
+                tried,
+                best,
+                least,
+                x,
+                none,
+                moves,
+                Epochs.hot * (1 - begun),
+                Epochs.hot * (1 - then),
+                longest,
             )
-    _, made = kernels.simulate(jobs, best, x, NEVER - 1, none)
+    _, made = kernels.simulate(jobs, best, x, LIMIT - 1, none)
     steps = np.zeros((made, 5, n), np.int64)
-    kernels.simulate(jobs, best, x, NEVER - 1, steps)
+    kernels.simulate(jobs, best, x, LIMIT - 1, steps)
     return _schedule(instance, steps) if made else None
 
 
@@ -102,21 +125,24 @@ def _jobs(instance: Instance, objective: str) -> Jobs:
         arrival=np.array([request.arrival for request in requests], np.int64),
         count=np.array(counts, np.int64), context=context, call=call,
         rate=np.array([int(scale * weight(request, objective)) for request in requests], np.int64),
-        fixed=np.array([others[0] for _, others in lines], np.int64), tokens=rates[:, 0].copy(),
-        out=rates[:, 1].copy(), back=rates[:, 2].copy(),
+        busy=np.array([others[0] for _, others in lines], np.int64), tokens=rates[:, 0].copy(),
+        swap_out=rates[:, 1].copy(), swap_in=rates[:, 2].copy(),
         divisor=np.array([others[-1] for _, others in lines], np.int64),
         orders=np.array([*permutations(range(len(requests)))], np.int64),
         blocks=LIMIT if machine.block_limit is None else machine.block_limit, block=machine.block,
         host=LIMIT if machine.host_memory is None else machine.host_memory,
         batch=LIMIT if machine.batch_tokens is None else machine.batch_tokens, chunked=machine.chunked,
+        least=Epochs.least, most=Epochs.most,
     )  # fmt: skip
 
 
 def _is_small(instance: Instance, jobs: Jobs) -> bool:
     tokens = sum(request.peak for request in instance.requests)
     waits = instance.requests[-1].arrival + sum(request.call_time for request in instance.requests)
-    longest = int(jobs.fixed.max()) + tokens * (int(jobs.tokens.max()) + int(jobs.out.max()) + int(jobs.back.max()))
-    return int(jobs.rate.sum()) * (waits + MOST * (longest + 1)) < NEVER
+    longest = int(jobs.busy.max()) + tokens * (
+        int(jobs.tokens.max()) + int(jobs.swap_out.max()) + int(jobs.swap_in.max())
+    )
+    return int(jobs.rate.sum()) * (waits + Epochs.most * (longest + 1)) < LIMIT
 
 
 def _schedule(instance: Instance, steps: kernels.Array) -> Schedule:

@@ -46,7 +46,7 @@ def simulate_policy(
     seconds, clock = timer.seconds, timer.clock
     info = SolverInfo("policy", kvcore.__version__)
     return Result(
-        instance, objective, schedule=trace.schedule, trace=trace, solver=info, policy=chosen.name,
+        instance, objective, schedule=trace.schedule, executed=trace, solver=info, policy=chosen.name,
         found_by=chosen.name, seconds=seconds, clock_seconds=clock, stopped=Stop.ENDED,
     )  # fmt: skip
 

@@ -511,9 +511,9 @@ def test_statuses_keep_unknown_bound_only_and_infeasible_apart():
 
 def test_the_trace_of_another_schedule_is_refused():
     trace = trace_policy(MARS, get_policy("fcfs"))
-    assert Result(MARS, "makespan", trace.schedule, trace=trace).trace is trace
+    assert Result(MARS, "makespan", trace.schedule, executed=trace).trace is trace
     with pytest.raises(ValueError, match="the trace is of another schedule"):
-        Result(MARS, "makespan", trace.schedule.replace(), trace=trace)
+        Result(MARS, "makespan", trace.schedule.replace(), executed=trace)
     assert Result(MARS, "makespan").to_json()["value"] is None
 
 
