@@ -34,7 +34,7 @@ def rounded(number: float) -> float:
 
 
 LAID = Takes(
-    RULES | {Feature.OWN_COST, Feature.LAYOUT},
+    RULES | {Feature.OWN_COST, Feature.DROP_AND_WORK, Feature.LAYOUT},
     apart=frozenset({(Feature.HOST, Feature.LAYOUT), (Feature.NO_PAUSE, Feature.LAYOUT)}),
 )
 """What takes a layout of KV, by `Job.growth`, `Job.blocks` and `Plan.admits` alone."""

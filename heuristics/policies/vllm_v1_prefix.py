@@ -32,7 +32,9 @@ class VllmV1Prefix(VllmV1):
     name = "vllm-v1-prefix"
     drains = False
     settings: ClassVar[dict[str, Setting]] = {key: one for key, one in VllmV1.settings.items() if key != "ttl"}
-    takes: ClassVar[Takes] = Takes((VllmV1.takes.features | {Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.SWAP})
+    takes: ClassVar[Takes] = Takes(
+        (VllmV1.takes.features | {Feature.SHARED}) - {Feature.PREFILL_TOKENS, Feature.SWAP, Feature.LAYOUT}
+    )
 
     def why_not(self, machine: Machine) -> str | None:
         reason = super().why_not(machine)
