@@ -1,4 +1,4 @@
-"""What copies beside work would hold longer than swaps in parts: `python -m benchmarks.copies INSTANCE.json ..`."""
+"""What copies beside work hold longer than swaps in parts: `python -m benchmarks.copies POLICY INSTANCE.json ..`."""
 
 import sys
 from bisect import bisect_right

@@ -7,7 +7,20 @@ import kvbound as kv
 from docs.make import FOLDER
 
 PLAIN = frozenset(
-    ("own", "logged", "ranked", "unified", "listed", "comparison", "explanation", "matrix", "fails", "space", "report")
+    (
+        "own",
+        "logged",
+        "ranked",
+        "unified",
+        "listed",
+        "comparison",
+        "explanation",
+        "matrix",
+        "fails",
+        "space",
+        "report",
+        "measured",
+    )
 ) | {"selection"}
 """Words of class names that mean what they mean everywhere."""
 MEASURES = {"total", "weighted", "max", "time", "requests"}

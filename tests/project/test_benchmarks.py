@@ -175,12 +175,20 @@ def beside_single_methods(monkeypatch):
     assert row["bound"] <= row["value"]
 
 
+def copy_longer(monkeypatch):
+    from benchmarks import copies
+
+    Path("three.json").write_text(builtin_instance("infercept-sample:k=3,evict=1").to_json())
+    copies.main("infercept", "three.json")
+
+
 RUNS: dict[str, Run] = {
     "benchmarks": lambda monkeypatch: registry.machine(),
     "benchmarks.library": compare_libraries,
     "benchmarks.options": measure_options,
     "benchmarks.against_bounds": beside_bounds,
     "benchmarks.worst": write_the_worst,
+    "benchmarks.copies": copy_longer,
     "benchmarks.engines": ask_engines,
     "benchmarks.compiled": compile_kernels,
     "benchmarks.phases": measure_phases,
