@@ -1,7 +1,7 @@
 """`python -m benchmarks.against_bounds`: engines and papers' policies beside certified bounds, for docs/engines.md.
 
-Each case is written to `benchmarks/records/engines.jsonl` as it ends; one that is there is not run again. With
-`settings` engines run with other settings on a few of these cases, for `benchmarks/records/settings.jsonl`.
+Cases that stand in `benchmarks/records/engines.jsonl` are not run again. With `settings` engines run with other
+settings on a few of these cases, for `benchmarks/records/settings.jsonl`.
 """
 
 import json

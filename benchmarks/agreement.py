@@ -1,9 +1,9 @@
 """Whether replays on this CPU take as long as predicted: the gate of the model.
 
 `python -m benchmarks.agreement` prints what it measured (processor time of one thread, so others on the machine matter
-little; about 5 minutes on an idle one). The schedules of two slices are replayed in turn with the grid of `kvbound
-calibrate`, and predicted by the fit to that grid alone: no batch of a schedule is fitted to. The policies and the
-search decide at the cost of two first visits to the grid.
+little; about 5 minutes on an idle one). Schedules of two slices are replayed in turn with the grid of `kvbound
+calibrate`, and predicted by the fit to that grid alone. Policies and the search decide at the cost of two first visits
+to the grid.
 """
 
 import os

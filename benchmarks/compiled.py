@@ -151,7 +151,6 @@ def _type(name: str, source: Source) -> str:
 
 
 def _resources(binary: bytes) -> tuple[int, int]:
-    """Return the registers and the bytes of stack of a thread."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "kernel.cubin")
         file.write_bytes(binary)

@@ -1,8 +1,7 @@
 """`python -m benchmarks.phases PYTHON ..`: processor seconds of `vllm-v1` on the hour of Azure conversations, by phase.
 
 Each PYTHON is the interpreter of a checkout, that of before first, or one with NVIDIA's ai-dynamo-runtime, which
-replays the trace with 25 ms a batch. They take turns, so that their ratio is of one machine and time; a row has the
-least of some turns.
+replays the trace with 25 ms a batch. They take turns; a row has the least of some turns.
 """
 
 import json

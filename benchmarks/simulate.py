@@ -1,7 +1,6 @@
 """Policies on whole traces: seconds, batches a second and memory.
 
-Each run is a process of its own on one core; its CPU seconds cover the policy, the engine with the referee's rules, and
-a second execution of the finished schedule by the referee.
+Each run is a process on one core; its CPU seconds cover the policy, the engine, and the referee's second execution.
 """
 
 import os

@@ -110,10 +110,7 @@ def _timely(task: Task) -> Iterator[Schedule]:
 
 
 def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
-    """Two searches in turns: by the rules, and where drops are free.
-
-    The latter's optimum is that of the rules, too, if the referee accepts its schedule.
-    """
+    """Two searches in turns: by the rules, and where drops are free, if the referee takes its schedule."""
     check_options(task.instance)
     options = EventOptions.given()
     searches, states = [_search(task, upper)], options.first_states

@@ -82,7 +82,6 @@ class Ascent:
         self._begin()
 
     def _divide(self, proof: InOrder) -> None:
-        """Set the units of a slot, with a scale that sums of a checker hold."""
         task, self.units = self.task, Units(self.task.instance, self.task.objective, proof.replace(scale=1))
         chains = [self.units.chain(request) for request in task.instance.requests]
         spend(Work.token * 2 * sum(request.output for request in task.instance.requests))

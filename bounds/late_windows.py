@@ -113,7 +113,6 @@ class _Rows:
         self.highs.changeColsCost(n, np.arange(n, dtype=np.int32), np.ones(n))
 
     def add(self) -> bool:
-        """Rows of the fullest window that begins at each arrival; whether there are any."""
         left, release = self.work * (1 - self.late[self.owner]), self.due.arrival[self.owner]
         over, ends = fullest(self.starts, release, self.ends, left)
         most = max(1, 10**7 // max(1, 2 * len(self.late)))  # as many entries in one round

@@ -1,9 +1,9 @@
 """Devices by name, as their makers publish them: memory, its bandwidth, arithmetic, the link to the host.
 
-Bandwidths and arithmetic are peaks. The link is PCI Express one way, 16 lanes with 128 of 130 bits payload: 16 x 16
-GT/s = 31.5 GB/s (generation 4), 16 x 32 GT/s = 63 GB/s (generation 5). Memory is the nominal size in GiB; about 1 % of
-it is never free to a program. The data sheets of H200, B200 and MI300X were read in pages that cite them (November
-2026); the arithmetic of H200 and B200 is half of NVIDIA's NeMo RL's with sparsity (`nemo_rl/utils/flops_tracker.py`).
+Rates are peaks. The link is PCI Express one way, 16 lanes with 128 of 130 bits payload: 16 x 16 GT/s = 31.5 GB/s
+(generation 4), 16 x 32 GT/s = 63 GB/s (generation 5). Memory is the nominal size in GiB; about 1 % of it is never free
+to a program. Data sheets of H200, B200 and MI300X: as cited in November 2026; the arithmetic of H200 and B200 is half
+of NVIDIA's NeMo RL's with sparsity (`nemo_rl/utils/flops_tracker.py`).
 """
 
 from dataclasses import dataclass

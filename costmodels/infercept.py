@@ -2,8 +2,8 @@
 
 A batch of S tokens takes c + a S milliseconds, whatever KV it reads; a token takes 0.04 ms from or to the host:
 constants of the released benchmark and its solver (4e-5 s a token, for the 6B model). A token of Vicuna-13B has 800 KiB
-of KV against 448 KiB, and takes 800/448 of that time, 1/14 ms. (Two devices with a link each could halve that.) The
-solver's 976 tokens that may be swapped for nothing are left out.
+of KV against 448 KiB, and takes 800/448 of that time, 1/14 ms. The solver's 976 tokens that may be swapped for nothing
+are left out.
 
 A tick is 100 ns: every constant is a whole number over a divisor of 7 or 1.
 """

@@ -57,8 +57,7 @@ NEGLIGIBLE = 1e-7  # a coefficient that never adds more than this fraction of a 
 def fit_function(names: Sequence[str], features: Floats, seconds: Floats, knee: int | None = None) -> Function:
     """Return the function of these features (and tokens above a knee) with the least squared relative errors.
 
-    Minimises sum(((X b - t) / t)^2) over b >= 0, with columns of one length: tokens and pairs differ by a factor of
-    millions.
+    Minimises sum(((X b - t) / t)^2) over b >= 0, with columns of one length.
     """
     from scipy.optimize import nnls  # only a fit loads it
 

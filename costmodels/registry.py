@@ -50,15 +50,14 @@ COSTS: dict[str, CostModel] = {
 def get_cost(name: str) -> CostModel:
     """Return the cost model of that name, a roofline (`roofline:model=..,device=..`), or that of a cost file (.json).
 
-    Parameters of a roofline: `tp=1` devices that share the model (it divides the heads of KV); `block=16` tokens of a
-    block; `batch=4096` tokens in a batch; `host=0` GiB of host memory for swapped KV; `transfers=overlapped`, or
-    `sync`, which adds them to the work; `launch=0` seconds between batches, or `vllm-0.5`, `vllm-0.6`, `vllm-0.8`,
-    `sglang-0.4`; `weights=bf16|fp8|int4`; `kv=bf16|fp8`; `floor=vidur`: layers take what Vidur measured;
-    `windows=keep`: layers with a window keep all KV; `bandwidth=1`, `compute=1`, `link=1`: the fraction of each peak
-    that is reached; `memory=0.9`, the share of the device's memory for weights and KV; `experts_read`, routed experts
-    in a layer that a batch reads (default: one token's); `tick=1/1000000000` seconds. In place of `model` stand the
-    numbers of a config.json under their names there, or
-    `layers`, `heads` and `kv_heads`.
+    Parameters of a roofline: `tp=1` devices share the model and its heads of KV; `block=16` tokens; `batch=4096`
+    tokens; `host=0` GiB for swapped KV; `transfers=overlapped`, or `sync`, which adds them to the work; `launch=0`
+    seconds between batches, or `vllm-0.5`, `vllm-0.6`, `vllm-0.8`, `sglang-0.4`; `weights=bf16|fp8|int4`;
+    `kv=bf16|fp8`; `floor=vidur`: layers take what Vidur measured; `windows=keep`: layers with a window keep all KV;
+    `bandwidth=1`, `compute=1`, `link=1`: the reached fraction of each peak; `memory=0.9`, the device's share for
+    weights and KV; `experts_read`, routed experts of a layer that a batch reads (default: one token's);
+    `tick=1/1000000000` seconds. For `model`, also numbers of a config.json under their names there, or `layers`,
+    `heads` and `kv_heads`.
 
     BadInput says what is wrong with the name or with the file.
     """

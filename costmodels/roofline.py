@@ -10,7 +10,7 @@ layers and P_h in that of the logits, H query heads of width D in L layers, over
 A decode at context m has m + 1 pairs, a prefill of c tokens after m has c m + c (c + 1) / 2. So in the features of a
 cost, pairs = decode_kv + prefill_pairs / 2 + tokens / 2 + decode_requests / 2.
 
-It is optimistic: `docs/costmodels.md` says what is left out.
+What is left out: `docs/costmodels.md`.
 """
 
 from collections.abc import Sequence
@@ -95,8 +95,7 @@ def roofline(
 ) -> CostModel:  # fmt: skip
     """Return the roofline as a cost model, with the machine: M is what the weights leave of a share of the memory.
 
-    `host_memory` is in bytes; the scheduler may do everything. Without `windows`, layers keep all KV. BadInput if the
-    weights do not fit.
+    `host_memory` is in bytes. Without `windows`, layers keep all KV. BadInput if the weights do not fit.
     """
     functions = roofline_functions(
         model, device, tensor_parallel, transfers=transfers, efficiency=efficiency, experts_read=experts_read,

@@ -1,7 +1,7 @@
 """Transfers of KV between device and host: seconds a token and seconds a move.
 
-`overlapped`: each direction is a function of its own, so a batch lasts as long as the slowest of work, out and in (the
-link is full-duplex). `sync`: transfers are added to every function of the work, because the largest counts.
+`overlapped`: each direction is a function of its own: the link is full-duplex. `sync`: transfers are added to every
+function of the work.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Vidur's profiles of a layer without attention, by tokens, measured on real devices.
 
-Vidur (Agrawal et al., MLSys 2024) publishes `mlp.csv` files: a row for each number of tokens and of devices that share
-the layer (`num_tensor_parallel_workers`), with milliseconds of each operation. The time of a layer is the sum of the
-medians of norms, projections, rotary embedding, feed-forward part and addition.
+Its `mlp.csv` files (Agrawal et al., MLSys 2024) have a row for each number of tokens and of devices that share the
+layer, with milliseconds of each operation. The time of a layer is the sum of the medians of norms, projections, rotary
+embedding, feed-forward part and addition.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """INFERMAX's program (its Section 5) extended to arrivals, calls, swaps and every switch, as a Pyomo model.
 
-One constraint is one method: its name is that of its rows, its docstring the inequality, with the rules of
-`docs/semantics.md` (R1, ..) and the equations of the paper, (1) to (5). Proofs are in `docs/formulation.md`.
+A method is a constraint: its name is that of its rows, its docstring the inequality, with the rules (R1, ..) and the
+paper's equations, (1) to (5). Proofs: `docs/formulation.md`.
 """
 
 from collections.abc import Callable

@@ -14,7 +14,7 @@ BATCH_FEATURES = ("busy", "any_decode", "any_prefill")
 
 
 class BatchCost:
-    """Durations and their features, bounded from below only: costs never fall in them.
+    """Durations and their features, bounded from below only.
 
     D is an integer where f/q may be a fraction and the model's unit of time is the tick; elsewhere f/q is below the
     duration, by less than one tick a batch.

@@ -1,7 +1,7 @@
-"""The letters of the Big-M program: its sets, constants and variables.
+"""The sets, constants and variables of the Big-M program.
 
-`j` is a batch from 1, `i` a request, `q` one of its tokens from 1, `k` a call or segment; `i` and `k` are positions in
-the instance. `S, m, c, g` and `M` are INFERMAX's.
+`j` is a batch from 1, `i` a request (its position), `q` one of its tokens from 1, `k` a call or segment (its position).
+`S, m, c, g` and `M` are INFERMAX's.
 """
 
 from __future__ import annotations

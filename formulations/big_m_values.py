@@ -92,7 +92,6 @@ class _Values:
         self.states = [self._states(request) for request in self.traces]
 
     def fill(self, name: str, value: Callable[..., float]) -> None:
-        """Set a variable to value(*index), if the model has it (not as an expression)."""
         component = self.program.model.component(name)
         for index in component if component is not None and component.ctype is pyo.Var else ():
             at = index if isinstance(index, tuple) else (index,)

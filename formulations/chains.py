@@ -123,8 +123,7 @@ def may_drop(machine: Machine, request: Request) -> bool:
 def may_swap(instance: Instance, request: Request) -> bool:
     """Whether KV of the request can ever be swapped out to some effect.
 
-    With no host memory, KV goes out only to come back in the same batch. That excuses a pause (rule R5), and makes a
-    batch of drops, which alone are none.
+    Without host memory it comes back in the same batch: that excuses a pause (R5), and makes a batch of drops.
     """
     machine = instance.machine
     if machine.evict:

@@ -1,7 +1,7 @@
 """The semantics as a constraint program (OR-Tools CP-SAT), in integer ticks, written rule by rule.
 
-It shares no code and no linearisation with the Pyomo models: conditions are implications, the attention term is a
-product, minima are minima. Unused batches are at the end.
+No code and no linearisation is that of the Pyomo models: conditions are implications, the attention term is a product.
+Unused batches are at the end.
 """
 
 from collections.abc import Callable

@@ -87,8 +87,8 @@ def start_early(instance: Instance, batches: Iterable[Batch], earliest: Sequence
 def _waits(execution: Execution, batch: Batch) -> Iterator[int]:
     """The ends of the batch before, arrivals, and calls that a batch waits for.
 
-    A request that works waits for its call; so does one whose KV is dropped or swapped out, unless the handling of the
-    call allows or orders the move (rules R2, R8 and R9).
+    A request that works, or whose KV is moved, waits for its call, unless its handling allows or orders the move (R2,
+    R8, R9).
     """
     yield execution.end
     for id in batch.work:

@@ -1,6 +1,6 @@
 """Paged attention beside its peers on a grid of cases: checked, then timed.
 
-A sample runs enough layers that the device's cache holds little of what is read. Peers take turns (A B B A).
+A sample runs enough layers to exceed the device's cache. Peers take turns (A B B A).
 """
 
 import gc

@@ -37,8 +37,7 @@ class Layout:
 class TorchBackend:
     """The operations of a decoder on `device`, in plain torch: attention one request after another.
 
-    Numbers keep their dtype; norms, gates and attention are computed in fp32 or better. Other backends override
-    operations.
+    Norms, gates and attention are computed in fp32 or better.
     """
 
     strict: bool = False  # whether a row's numbers do not depend on the other rows

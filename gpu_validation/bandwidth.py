@@ -1,7 +1,7 @@
 """Measured limits of the device: copying, reading, the link to the host, and matrix products.
 
-A copy of n bytes counts 2 n. A kernel that only reads, as decode attention does, may be faster, so reading is measured
-in two ways of its own; the better counts. On a CPU this is a dry run.
+A copy of n bytes counts 2 n. Reading alone, as in decode attention, is measured in two ways; the better counts. On a
+CPU: a dry run.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,7 @@
     measured, interrupted = measure(engine, points, repeats)
     found = fitted(measured, "cuda")
 
-The requests of a point process all their pending tokens, so each generates one. Swaps are timed alone, for the fit, and
-beside work, for its test.
+Each request of a point generates a token. Swaps are timed alone, for the fit, and beside work, for its test.
 """
 
 from __future__ import annotations
@@ -152,8 +151,8 @@ class Measured:
 class Timings:
     """Points of a grid and their times so far, taken a visit at a time.
 
-    The order is random but seeded, and reversed from visit to visit: a drift of the clocks or a burst of other work
-    falls on all kinds alike. The points that need most memory go first, untimed, so that the engine reserves it once.
+    The order is seeded, and reversed from visit to visit, so a drift falls on all kinds alike. The points that need
+    most memory go first, untimed: the engine reserves it once.
     """
 
     def __init__(self, engine: Engine, points: Sequence[Point], runs: int = 2, seed: int = 0, block: int = 16) -> None:

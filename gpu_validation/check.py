@@ -1,4 +1,4 @@
-"""Whether a machine can measure, and whether its KV is true: `python -m gpu_validation.check --device cuda`.
+"""Whether a machine can measure, and its KV is true: `python -m gpu_validation.check --device cuda`.
 
 `--preflight` compiles every variant of attention and compares it with plain torch, and lists what is missing
 (20 s); without it the four levels of `gpu_validation.truth` run.

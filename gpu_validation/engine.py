@@ -4,7 +4,7 @@
     run = engine.run(make_plan(instance, schedule))
     run.batch_seconds, run.wall_seconds, run.tokens
 
-It waits for no arrival and no call: the order of the batches respects them.
+It waits for no arrival and no call.
 """
 
 import time
@@ -265,7 +265,6 @@ class _Replay:
         return start, self.engine.clock.mark()
 
     def _move(self, batch: BatchPlan, parts: int = 1) -> None:
-        """With checks move one after another; freed blocks become NaN in between."""
         checked = self.poison or self.check
         if checked:
             self.engine.clock.synchronize()

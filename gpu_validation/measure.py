@@ -67,7 +67,7 @@ def sample(run: Callable[[], object], device: torch.device) -> float:
 def _on_gpu(run: Callable[[], object]) -> float:
     """Let the GPU sleep, queue the run between two events; sleep longer where it woke up too early.
 
-    A run that waits for the GPU always wakes it too early: its last sample includes the host.
+    A run that waits for the GPU wakes it too early: its last sample includes the host.
     """
     hold = HOLD
     while True:

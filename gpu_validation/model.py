@@ -1,6 +1,6 @@
 """A Llama-like decoder with seeded random weights: RMS norm, grouped queries, rotary embedding, gated feed-forward.
 
-The scale of the weights gives logits a standard deviation of about 1, so that greedy decoding does not cycle.
+Logits have a standard deviation of about 1, so that greedy decoding does not cycle.
 """
 
 from collections.abc import Iterator

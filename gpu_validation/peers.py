@@ -1,8 +1,8 @@
 """Attention kernels behind one interface: ours, torch's, and FlashInfer's.
 
 A peer prepares a case once, then runs layer after layer. FlashInfer reads our cache: a layer's keys are [blocks, KV,
-BS, D] with strides, its layout HND. Written for FlashInfer 0.5.3, which compiles its kernels at first use, some minutes
-for each head width.
+BS, D] with strides, its layout HND. Written for FlashInfer 0.5.3, which compiles at first use, some minutes for each
+head width.
 """
 
 import importlib

@@ -1,7 +1,6 @@
 """The plan of a replay: a schedule executed ahead of time on the host, down to the blocks of every batch.
 
-`make_plan` gives and takes blocks as `docs/semantics.md` says, and compares them with the referee's memory at every
-batch.
+`make_plan` compares the blocks with the referee's memory at every batch.
 """
 
 from collections.abc import Sequence
@@ -171,7 +170,6 @@ class _Planner:
         self.last = [request.steps[-1].batch for request in trace.requests]
 
     def batch(self, j: int, batch: Batch, traced: BatchTrace) -> BatchPlan:
-        """Plan one batch; Mismatch if its memory is not the referee's."""
         moved = self.index(batch.drop) + self.index(batch.swap_out) + self.index(batch.swap_in)
         for i, tokens in self.index(batch.drop):
             self.allocator.drop(i, tokens)

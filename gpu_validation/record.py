@@ -1,8 +1,7 @@
 """Measures everything on one GPU within a budget, and writes the records: `python -m gpu_validation.record`.
 
-Each step is a process of its own, so that one that fails, hangs or breaks the device leaves the others whole. One that
-runs out of time is told to stop, and writes its results; called again, only what is missing is measured. `--device cpu`
-is a dry run of all steps at tiny sizes, into a folder of one's own.
+Each step is a process of its own. One that runs out of time writes its results; called again, only what is missing is
+measured. `--device cpu` is a dry run at tiny sizes, into a folder of one's own.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """One workload scheduled in several ways, between which the tokens must not differ.
 
-Requests pause for their calls, and within a segment after every few tokens; schedules differ in the moves of KV then.
+Requests pause for calls, and within a segment after every few tokens; schedules differ in the moves of KV then.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Swaps beside the work: copies of blocks between the pools, on a GPU in two streams, and their waits.
+"""Swaps beside the work: copies between the pools, on a GPU in two streams, and their waits.
 
 Runs of neighbouring blocks are one copy; a part of a block is a copy for each layer, side and head.
 

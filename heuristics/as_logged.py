@@ -135,7 +135,6 @@ def _execute(instance: Instance, log: RunLog, dropped: dict[int, list[str]]) -> 
 
 
 def _kept(state: RequestState, start: int, due: list[RequestState]) -> bool:
-    """Whether its latest call's handling keeps a restarting request's KV until after `start`."""
     if not state.window or state.handling == "free":
         return False
     return state in due or (state.call is not None and state.call.end > start)
@@ -154,7 +153,7 @@ def _held(execution: StreamExecution, state: RequestState, move: str) -> int:
 class AsLogged(Policy):
     """The batches of a log, in its order; what is not done then is finished without further evictions where it can be.
 
-    Guarantee: none. Running time: O(k) for a batch of k requests.
+    Running time: O(k) for a batch of k requests.
     """
 
     name = "as logged"

@@ -94,7 +94,7 @@ def queue_grows(trace: Trace, window: Fraction | None = None) -> bool | None:
     The time from the first arrival to the last (or to the end of the `window`, seconds) is cut into ten equal parts,
     without the first two, in which an empty system fills. The mean number of requests that have arrived, are not done
     and are in no call has to rise by the test of Mann and Kendall (one-sided, 1 %), and to more than twice as many.
-    Slow growth over a short run can go unseen. None for fewer than 50 requests, or if all arrive at once.
+    None for fewer than 50 requests, or if all arrive at once.
     """
     from scipy.stats import kendalltau  # loading it takes a while
 

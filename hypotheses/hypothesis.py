@@ -35,8 +35,8 @@ The case raises `Undecided` where a limit strikes.
 class Hypothesis:
     """A claim about scheduling that a script decides.
 
-    `states` is the verdict expected. `sentence` quotes the source where the verdict contradicts it; `note` is for
-    readers. With `every`, cases after a failure are judged too, and failures counted.
+    `states` is the verdict expected. `sentence` quotes the source where the verdict contradicts it. With `every`, cases
+    after a failure are judged too, and failures counted.
     """
 
     statement: str
@@ -86,7 +86,6 @@ class Family:
         return None
 
     def __iter__(self) -> Iterator[tuple[Instance, ...]]:
-        """The cases, the smallest first."""
         cases = [item if isinstance(item, tuple) else (item,) for item in self.items()]
         yield from sorted(cases, key=size)
 

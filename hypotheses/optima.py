@@ -23,8 +23,8 @@ _FOUND: dict[tuple[str, str], Result] = {}  # optima that were found, by the has
 def optimum(instance: Instance, objective: str, deadline: float) -> Result | None:
     """Return an optimum, certified or claimed; None if the limits strike.
 
-    It is from the exact searches. The folder KVBOUND_OPTIMA, if named, keeps schedules and certificates for later runs
-    of this code; the referee and the checker judge them.
+    From the exact searches. The folder KVBOUND_OPTIMA, if named, keeps schedules and certificates for later runs;
+    referee and checker judge them.
     """
     place = instance.sha256, objective
     if place not in _FOUND:

@@ -1,4 +1,4 @@
-"""Seeded slices of real traces: small ones, whose optima are proved in seconds, and longer ones for policies alone.
+"""Seeded slices of real traces: small ones with proved optima, and longer ones for policies alone.
 
 Small ones have memory for one and a half of the largest request, the mixture half of it on the host; sessions have 2 to
 8 answers, and at most 340,000 tokens.

@@ -13,7 +13,7 @@ from kvcore.schedule import Batch, Schedule
 Ints = Sequence[int]
 
 THEORY = Machine(memory=1, host_memory=0, chunked=False, evict=False, pause=False)
-"""Machine of the theory model, but for its memory: unit batches of any size, a running request goes on."""
+"""Machine of the theory model, but for its memory."""
 INFERMAX = Machine(memory=1, host_memory=0, batch_tokens=4, prefill_tokens=4, evict=True)
 """Machine of INFERMAX's Figure 15 with a small budget, but for its memory."""
 CALLS = Machine(memory=1, host_memory=0, batch_tokens=2)  # two tokens a batch, and no room on the host
@@ -146,7 +146,7 @@ def flow_time(instance: Instance, starts: Sequence[int]) -> int:
 def best_starts_in_order(instance: Instance) -> tuple[int, ...]:
     """Return the best starts of the theory model (all at tick 0) in the order of the requests.
 
-    All are tried, the least flow time first: a sum of starts. The memory is fullest when some request ends.
+    All are tried, the least sum first. The memory is fullest when some request ends.
     """
     requests = instance.requests
     ticks = range(sum(request.output for request in requests))

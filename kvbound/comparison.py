@@ -65,7 +65,7 @@ def compare(
     for policies); `work` limits the counted work of each optimum instead. `window` is that of `kvcore.metrics`. A
     policy that cannot run, or not in time, has a row that says why. `schedules`, by name, come from others
     (`kv.read_run`, `kv.read_schedule`): InvalidSchedule if one breaks a rule. Without `traces` only the best policy's
-    schedule is kept, which saves most of the memory; others cannot be drawn.
+    schedule is kept.
     """
     usual = (*SHARING, *USUAL) if instance.contents else USUAL if instance.machine.evict else USUAL_WITHOUT_EVICTION
     names = usual if policies is None else policy_names(policies) if isinstance(policies, str) else policies

@@ -29,8 +29,8 @@ from kvcore.trace import Trace
 def plot(thing: object) -> Figure:
     """Draw an Instance, a Trace, a Result, a Comparison or a Verdict; return the Figure, which `kv.save` writes.
 
-    Schedules (of a verdict, those that refute) become Gantt charts above the memory, a result without one its ladder,
-    an instance its run on a machine without limits. BadInput for anything else, and for more than 200 requests.
+    Schedules (of a verdict, those that refute) become Gantt charts, a result without one its ladder, an instance its
+    run on a machine without limits. BadInput for anything else, and for more than 200 requests.
     """
     raise BadInput(f"an Instance, Trace, Result, Comparison or Verdict is drawn, not a {type(thing).__name__}")
 

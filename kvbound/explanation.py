@@ -249,13 +249,11 @@ class _Room:
         return found
 
     def note(self, period: Period) -> None:
-        """Note a period between batches: in each gap it lasts to the end, or another follows."""
         first, last = (int(k) for k in np.searchsorted(self.starts, (period.start, period.end)))
         since = self.since[period.kind][first : last + 1]
         np.minimum(since, np.maximum(self.gaps[first : last + 1], period.start), out=since)
 
     def idle(self) -> tuple[int, int]:
-        """Return the ticks between batches in which a request is ready, and ready or in a call."""
         ready, call = self.since.values()
         return int((self.starts - ready).sum()), int((self.starts - np.minimum(ready, call)).sum())
 

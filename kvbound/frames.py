@@ -33,8 +33,7 @@ def to_dataframe(thing: Trace | Result | Comparison | Sweep | Rows, view: str | 
     A tick without a length is one second. Views: of a Trace `requests` (the default) or `batches`; of a Result its
     `row`, its `ladder` of bounds (the default without a schedule), the `log` of a solve, `requests` or `batches`; of a
     Comparison its `rows` or `ladder`; of a Sweep its `cells` or `summary`. The view `json` of a Result or a Comparison
-    has all that JSON has, in ticks. Rows in dictionaries, as of `heuristics.load.load_rows`, stay as they are;
-    fractions in text become numbers.
+    has all that JSON has, in ticks.
 
     Raises:
         BadInput: there is no such view, or nothing that makes a table.

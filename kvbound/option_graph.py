@@ -16,8 +16,8 @@ def request_graph(instance: Instance, request: str, by_tick: bool = False) -> nx
 
     Nodes are `LocalState`s without time: `wait` is 1 before the arrival and while a call runs, else 0; `by_tick`, it
     counts down, and a batch lasts a tick. An edge is an option, with tokens `drop`, `swap_out`, `swap_in` and `work`,
-    or `waits`. The graph has `start` and `end`; `networkx.write_network_text` shows it. BadInput for an unknown id, too
-    many options, or contents that requests share.
+    or `waits`. The graph has `start` and `end`. BadInput for an unknown id, too many options, or contents that requests
+    share.
     """
     found = next((each for each in instance.requests if each.id == request), None)
     if found is None:

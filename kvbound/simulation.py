@@ -86,7 +86,7 @@ def simulate_policies(
 
     A policy's error is raised if `strict`, else stands in its row under `error`. `window` is that of
     `kvcore.metrics.summary`; `predictions`, `seed` and `time_limit` those of `solvers.simulate_policy`. Without
-    `traces` only the best schedule on each instance is kept: those of an hour take gigabytes.
+    `traces` only the best schedule on each instance is kept.
     """
     runs: list[Simulation] = []
     for policy in map(get_policy, policies):

@@ -28,7 +28,7 @@ def timeline(trace: Trace) -> dict[str, list[Interval]]:
     """Return the intervals of every request, in the order of the instance.
 
     Those of one request tile [arrival, completion]; neighbours differ in kind. KV is counted after the moves of a
-    batch, from its start on; a call that returns within a batch ends its interval there.
+    batch; a call that returns within a batch ends its interval there.
     """
     return {
         id: [Interval(periods[0].start, periods[-1].end, kind) for kind, periods in row]

@@ -1,7 +1,7 @@
 """Schedules for Chrome's trace viewer and Perfetto, in the Trace Event format.
 
-A schedule is a process with a thread of batches, one of transfers, and one for each request with its work, calls and
-moves (instants); of contents, forgets and a thread for each node. Counters follow the memory.
+A schedule is a process with threads for batches, transfers, each request (moves are instants) and each node of
+contents. Counters follow the memory.
 """
 
 import json

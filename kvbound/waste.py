@@ -19,7 +19,7 @@ WASTE = dict(
 
 
 def wasted(trace: Trace) -> dict[str, Any]:
-    """Return the waste of a schedule, JSON-ready: `kvcore.metrics.summary`, and more.
+    """Return `kvcore.metrics.summary`, and more, JSON-ready.
 
     `idle_seconds` without a batch between the first arrival and the end, `request_seconds` by what the requests do
     (`kvbound.timeline`), `waste_token_seconds` of KV by cause, and where `batch_tokens` is limited, the batches below

@@ -192,7 +192,7 @@ class Library:
     def _improve(
         self, record: Record, instance: Instance, offer: Any, kind: Any, values: dict[str, Value], origin: Origin
     ) -> Iterator[Improved]:
-        """A writer may be ended at any moment: the record decides.
+        """A writer may be ended at any moment.
 
         The offer is written under a name with its value, the record that claims this value is replaced atomically, and
         then the offer takes its place; `_held` finds it in both.

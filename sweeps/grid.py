@@ -49,8 +49,8 @@ class GridMethod(NamedTuple):
 def cells_of(study: Study, folder: Path = Path()) -> list[Cell]:
     """Return the cells of a study, each once; paths of files start at `folder`.
 
-    An impossible instance (a drawn request that does not fit) gives cells that fail. BadInput: a name or a parameter is
-    not known, or no instance of a family is possible.
+    An impossible instance gives cells that fail. BadInput: a name or a parameter is not known, or no instance of a
+    family is possible.
     """
     for objective in study.objectives:
         check_objective(objective)

@@ -51,8 +51,8 @@ def sweep(
 ) -> Sweep:
     """Run what a study file asks for and the database (default: STUDY.sqlite) lacks; Ctrl-C keeps what ended.
 
-    `jobs` processes run at once, or the workers of the Dask cluster at an address. `resume` goes on with an existing
-    database; `retry` runs its failed cells again.
+    `jobs` processes run at once, or the workers of the Dask cluster at an address. `resume`: the database exists;
+    `retry`: its failed cells run again.
 
     Raises:
         BadInput: the study or the database cannot be used.

@@ -1,6 +1,6 @@
 """The process that runs cells (`python -m sweeps.worker`), and its end in the parent.
 
-A cell that crashes, hangs, or takes all memory does not take the sweep with it.
+A cell that crashes, hangs, or takes all memory ends alone.
 """
 
 import pickle

@@ -1,4 +1,4 @@
-"""Rounding an instance to blocks of tokens and slots of ticks, so that its optimum is found in seconds.
+"""Rounding an instance to blocks of tokens and slots of ticks.
 
 A coarse token stands for one to `block_tokens` tokens of a request, a coarse tick for `slot_ticks` ticks, in which a
 request generates at most one coarse token. Lengths are rounded up and limits down: a coarse machine does no more.
@@ -27,9 +27,9 @@ class _Grid(NamedTuple):
 def coarsen(instance: Instance, *, block_tokens: int, slot_ticks: int, headroom_ticks: int | None = None) -> Instance:
     """Return `instance` in coarse tokens of `block_tokens` tokens and coarse ticks of `slot_ticks` ticks.
 
-    The rounding is sharpest where both are equal; on a machine that evicts, where a block is 7/8 of a slot. Prefills
-    leave `headroom_ticks` of a slot free for decodes after them (default 0; on a machine that evicts about 7/8 of the
-    slot). BadInput: a size is out of range, or such an instance has no coarse form.
+    Sharpest where both are equal; on a machine that evicts, where a block is 7/8 of a slot. Prefills leave
+    `headroom_ticks` of a slot free for decodes after them (default 0; on a machine that evicts about 7/8 of the slot).
+    BadInput: a size is out of range, or such an instance has no coarse form.
     """
     if headroom_ticks is None:
         headroom_ticks = _headroom(instance.machine, block_tokens, slot_ticks)
@@ -80,7 +80,6 @@ def _check(instance: Instance, block: int, slot: int, headroom: int) -> None:
 
 
 def _headroom(machine: Machine, block: int, slot: int) -> int:
-    """The default: 0, or, where KV may be computed again before a decode, about 7/8 of the slot."""
     if not machine.evict or block < 1:
         return 0
     tokens = min(limit for limit in (machine.batch_tokens, machine.prefill_tokens, block) if limit is not None)

@@ -1,7 +1,7 @@
 """SGLang's own `Scheduler` on the requests of an instance, with its radix cache on or off.
 
-Its choice of batches, admission, memory budget, ratio and retraction are its own code, unmodified; so are, with
-the cache on, the tree and the order. Requests, tensors and pages are plain ones. No calls; prefills and decodes apart.
+All decisions are its own code, unmodified. Requests, tensors and pages are plain ones. No calls; prefills and decodes
+apart.
 """
 
 from array import array

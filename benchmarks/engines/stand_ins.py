@@ -37,7 +37,6 @@ class _Named(type):
 
 
 def _given(holder: Any, name: str) -> Any:
-    """Give a holder a stand-in of that name."""
     if name.startswith("__") and name.endswith("__"):
         raise AttributeError(name)
     setattr(holder, name, stand_in(name))
@@ -61,8 +60,6 @@ def stand_in(name: str) -> Any:
 
 
 class _Module(ModuleType):
-    """A module whose names are stand-ins."""
-
     __path__: list[str]
 
     def __getattr__(self, name: str) -> Any:

@@ -1,7 +1,7 @@
 """vLLM's own `Scheduler`, or `AsyncScheduler`, on the requests of an instance.
 
-Its scheduler, KV cache manager, block pool, queues and requests are its own files, unmodified. A call ends a request,
-and one of the same name with all its tokens comes when the call ends. The pool has M / block blocks and a null block.
+All are its own files, unmodified. A call ends a request; one of the same name with all its tokens comes when it ends.
+The pool has M / block blocks and a null block.
 """
 
 import contextlib
@@ -192,7 +192,6 @@ class _Run:
         self.scheduler._preempt_request = noted
 
     def steps(self) -> list[Step]:
-        """Plan batch after batch, one ahead of the clock if the scheduler is asynchronous."""
         now = free = 0  # when the next plan is made, and when the device is free
         found: list[Step] = []
         while True:
@@ -218,7 +217,6 @@ class _Run:
                 raise RuntimeError("the scheduler has requests, and plans nothing")
 
     def add(self, id: str) -> None:
-        """Give the scheduler a request, up to its next call or its end."""
         life = self.lives[id]
         most = life.request.segments[life.segment].decode
         self.scheduler.add_request(
@@ -230,7 +228,6 @@ class _Run:
         )  # fmt: skip
 
     def plan(self, tokens: dict[str, int]) -> tuple[dict[str, bool], int]:
-        """Return who generates a token in a batch, and the ticks that it takes."""
         sums: dict[str, int] = dict.fromkeys(("tokens", "generated", "decode_requests", "prefill_requests"), 0)
         sums |= dict.fromkeys(("decode_kv", "prefill_kv", "prefill_pairs"), 0)
         generates = {}
@@ -249,7 +246,6 @@ class _Run:
         return generates, self.instance.cost.duration(features)
 
     def finish(self) -> int:
-        """Give the scheduler the tokens of the earliest batch, and return when it ended."""
         output, generates, end = self.running.pop(0)
         ids = [*output.num_scheduled_tokens]
         sampled = [self.lives[id].grow(generates[id]) for id in ids]

@@ -1,8 +1,7 @@
 """What tightens the Big-M program before it is written: functions that add rows or narrow constants.
 
-Each says why no schedule worth finding is lost. *Implied*: it holds in every schedule that the program describes, by
-the rules alone; `tests/formulations/test_tightening.py` tries random ones. What holds in some optimal schedule only
-names its program in `tests/reductions`, which makes such a schedule of any other.
+*Implied*: it holds in every schedule by the rules alone (tried: `tests/formulations/test_tightening.py`). What holds in
+some optimal schedule only names its program in `tests/reductions`, which makes one of any schedule.
 """
 
 from collections.abc import Callable

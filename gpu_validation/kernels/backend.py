@@ -105,7 +105,7 @@ class TritonBackend(TorchBackend):
 
 
 class FlashInferBackend(TritonBackend):
-    """Attention is FlashInfer's: a ranking of schedules that it confirms does not rest on our attention.
+    """Attention is FlashInfer's.
 
     A layout is planned when its first layer runs, before any capture.
     """

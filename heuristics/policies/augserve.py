@@ -35,11 +35,10 @@ class AugServe(Unified):
 
     The paper gives gamma = 1; alpha (in tokens), beta_low and beta_high are ours.
 
-    `as_printed` reads (6) and (26) as printed: by (26) waiting adds to the value, the opposite of what the paper says;
-    by (6) nearly all calls swap, more than the link carries. Without `ranked` it is its ablation without two-stage
-    scheduling.
+    `as_printed` reads (6) and (26) as printed: waiting adds to the value, and nearly all calls swap, more than the link
+    carries. Without `ranked` it is its ablation without two-stage scheduling.
 
-    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(log n) an event.
+    Running time: O(r) a batch, r running; O(log n) an event.
     Source: AugServe (arXiv 2512.04013), Sections 4.3 and 4.4, Algorithm 1.
     """
 

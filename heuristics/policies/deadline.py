@@ -28,7 +28,6 @@ class Deadline(Knee):
     a tenth of what those with KV will still add. The rest pauses; where a request with KV lacks a block, the last in
     this order is evicted. Calls to come count as age.
 
-    Guarantee: nothing is known.
     Running time: O(n log n) a batch, n present, in numpy.
     Source: this project; the order is that of Jackson (1955), a batch as long as the least slack for a token lets it.
     """
@@ -44,7 +43,6 @@ class Deadline(Knee):
     tuning: ClassVar = Tuning(2.0, 1.01)
 
     def __init__(self, flow: float | None = None, token: float | None = None, factors: Array | None = None) -> None:
-        """Set F, T, and factors of ages, by request; one with 0 is the last of all."""
         super().__init__(factors=factors)
         self.name = title("deadline", flow=flow, token=token)
         self.flow, self.token = flow, token

@@ -93,7 +93,6 @@ class Listed(Ranked):
     name = "listed"
 
     def __init__(self, keys: Sequence[Any]) -> None:
-        """Set the key of each request, by its index; the smallest goes first."""
         self.keys = keys
 
     def key(self, job: Job) -> Any:

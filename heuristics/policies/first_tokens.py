@@ -16,13 +16,12 @@ CHUNK = 512  # tokens that refills take of a batch, so that a first token that c
 
 
 class FirstTokens(Unified):
-    """Requests without a first token go before all others, the shortest prompt first; nothing else is in their batch.
+    """Requests without a first token go before all others, the shortest prompt first, in batches of their own.
 
     The batch is their prefix with the most first tokens for its duration; decodes are evicted if it needs their memory,
     the most left first. While none waits, the others decode, and refill 512 tokens a batch; one without KV is then
     admitted if there is memory for all that it will hold.
 
-    Guarantee: nothing is known.
     Running time: O(n log n) a batch, n present.
     Source: this project; the most first tokens for its duration is Smith's rule (1956) for a batch.
     """

@@ -87,15 +87,14 @@ class Index(Unified):
     """Requests by R, the least work left; the batch is the prefix that maximises sum p / D, the rest pauses.
 
     R is in ticks, without the fixed part of a batch; D is the duration of the prefix as a batch, and p = c / (R + R0),
-    with c what the request adds to it: the share of its work that is done. Small batches are fast and large ones
-    efficient; R0 (ten times the mean R by default) weighs the two. A paused request keeps its KV. One without KV joins
-    in turn if its known tokens fit and leave free a tenth of what those with KV will still add; the first that may not
-    stops the others. As any prefill costs a batch `any_prefill`, requests join in groups: each batch without them loses
-    their share, by number, of the fixed part of decodes (busy + any_decode), and they join when the losses since the
-    last prefill reach `group` (0.5) times any_prefill, when another prefills or when none has KV. Where a request with
-    KV lacks a block, the largest R is evicted. With exact lengths it is a clairvoyant reference.
+    with c what the request adds to it: the share of its work that is done. R0 (ten times the mean R by default) weighs
+    small, fast batches against large, efficient ones. A paused request keeps its KV. One without KV joins in turn if
+    its known tokens fit and leave free a tenth of what those with KV will still add; the first that may not stops the
+    others. As any prefill costs a batch `any_prefill`, requests join in groups: each batch without them loses their
+    share, by number, of the fixed part of decodes (busy + any_decode), and they join when the losses since the last
+    prefill reach `group` (0.5) times any_prefill, when another prefills or when none has KV. Where a request with KV
+    lacks a block, the largest R is evicted. With exact lengths it is a clairvoyant reference.
 
-    Guarantee: nothing is known.
     Running time: O(n log n) a batch, n present, in numpy.
     Source: this project; p / D is the index of Smith's rule (1956) for a batch.
     """
@@ -121,11 +120,7 @@ class Index(Unified):
         steps: Windows | None = None,
         chunks: Array | None = None,
     ) -> None:
-        """Set R0 in seconds (None: ten times the mean of R), `group`, and factors of R, by request.
-
-        `steps` are for R0 and `group` that change with time. `chunks` are the most prefill tokens of a batch, by its
-        first request that prefills.
-        """
+        """Also R0 and `group` by time (`steps`), and the most prefill tokens by a batch's first prefill (`chunks`)."""
         self.name = title("index", r0=r0, group=None if group == GROUP else group)
         self.r0, self.group, self.factors, self.steps, self.chunks = r0, group, factors, steps, chunks
 
@@ -280,10 +275,6 @@ class Index(Unified):
         return self.steps.r0[at] / self.tick, self.steps.group[at]
 
     def _wait(self, decodes: Array, fresh: int, group: float) -> bool:
-        """Count what a batch loses without the `fresh` prefills; return whether they wait.
-
-        `decodes`: which of those with KV decode.
-        """
         marginal = self.marginal
         self.lost += float((marginal.busy + marginal.any_decode).max()) * fresh / max(1, len(decodes) + fresh)
         return len(decodes) > 0 and decodes.all() and self.lost < group * marginal.any_prefill.max()

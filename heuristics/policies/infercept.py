@@ -31,8 +31,7 @@ class InferceptBase(Unified):
     A subclass orders the requests in calls for swaps (`ranked`) and says whose KV is dropped without one (`gives_up`).
     Here by arrival, and all: `infercept-swap`, or, without `swaps`, `infercept-chunked-discard`.
 
-    Guarantee: nothing is known. Running time: O(r + p log p) a batch, r running, p in calls that hold KV (without
-    `swaps` O(r)); O(log n) an event.
+    Running time: O(r + p log p) a batch, r running, p in calls that hold KV (without `swaps` O(r)); O(log n) an event.
     Source: InferCept, Sections 4.1 (budgeted swapping), 4.2 (recomputation chunking) and 5.2.
     """
 
@@ -231,7 +230,7 @@ class InferceptBase(Unified):
 class ImprovedDiscard(Vllm):
     """vLLM's scheduler; a call discards, and the request waits at the place of its original arrival.
 
-    Guarantee: nothing is known. Running time: as vLLM.
+    Running time: as vLLM.
     Source: InferCept (arXiv 2402.01869), Section 3.2, equation (1): ImprovedDiscard; as coded, the request is put
     before all that wait.
     """
@@ -248,7 +247,7 @@ class Preserve(ImprovedDiscard):
     The returned tokens are a prefill, in a batch without decodes (the released code lets it join the decodes). During
     the call no other takes its memory.
 
-    Guarantee: nothing is known. Running time: as vLLM.
+    Running time: as vLLM.
     Source: InferCept (arXiv 2402.01869), Section 3.2, equation (2): Preserve.
     """
 
@@ -262,7 +261,7 @@ class Swap(ImprovedDiscard):
     The request returns whole as soon as there is memory for it; until then no waiting request is admitted. Under a cost
     that adds transfers to the work all wait for them, as in the paper.
 
-    Guarantee: nothing is known. Running time: as vLLM.
+    Running time: as vLLM.
     Source: InferCept (arXiv 2402.01869), Section 3.2, equation (3): Swap; recomputation where the host is full is the
     released code's.
     """
@@ -298,7 +297,7 @@ class ByType(InferceptBase):
 
     The long-running types are swapped first; an unknown type is short. A type is the id up to the first dash.
 
-    Guarantee: nothing is known. Running time: as infercept-swap.
+    Running time: as infercept-swap.
     Source: InferCept (arXiv 2402.01869), Section 5.2: discard for interactive (long-running), preserve for automated
     (short) types.
     """
@@ -318,7 +317,7 @@ class ByDuration(InferceptBase):
     The batch is that of `infercept`; the release's is not known. A call is swapped whole as it starts, or preserved if
     the host has no room for it; it comes back within the limit.
 
-    Guarantee: nothing is known. Running time: as infercept-chunked-discard.
+    Running time: as infercept-chunked-discard.
     Source: InferCept's released code (arXiv 2402.01869): H-S (swap from 4 s), H-D (discard from 7 s), H-B (both).
     """
 
@@ -359,8 +358,7 @@ class Infercept(InferceptBase):
     c) chunks refill it, and F(x) are the ticks of a batch of x tokens. It is dropped if that wastes less (5), and no
     part of it is on the host.
 
-    Guarantee: nothing is known. Running time: O(r + p log p) a batch, r running, p in calls that hold KV; O(log n) an
-    event.
+    Running time: O(r + p log p) a batch, r running, p in calls that hold KV; O(log n) an event.
     Source: InferCept (arXiv 2402.01869), Section 4; equations (2), (4), (5).
     """
 
@@ -406,7 +404,7 @@ class Infercept(InferceptBase):
 class InferceptElapsed(Infercept):
     """InferCept where nothing is known of calls: one is expected to last as long as it has lasted.
 
-    Guarantee: nothing is known. Running time: as infercept. Source: InferCept (arXiv 2402.01869), Section 4.4.
+    Running time: as infercept. Source: InferCept (arXiv 2402.01869), Section 4.4.
     """
 
     name = "infercept-elapsed"
@@ -425,7 +423,7 @@ class InferceptProfiled(InferceptElapsed):
 
     A call that returns in the middle of a batch is seen to last up to its end.
 
-    Guarantee: nothing is known. Running time: as infercept. Source: InferCept (arXiv 2402.01869), Sections 2.2, 4.4.
+    Running time: as infercept. Source: InferCept (arXiv 2402.01869), Sections 2.2, 4.4.
     """
 
     name = "infercept-profiled"

@@ -30,7 +30,7 @@ class InferceptAsReleased(InferceptBase):
     none waits, the oldest on the host is dropped and waits, if its call was free. A target swapped in part stays one.
     Where nothing could work, evictions are those of `infercept`.
 
-    Guarantee: nothing is known. Running time: as infercept, O(r log r) where chunks run.
+    Running time: as infercept, O(r log r) where chunks run.
     Source: InferCept's released code (arXiv 2402.01869), policy V with chunks; its profiled budgets for the 6B model.
     """
 

@@ -18,7 +18,7 @@ class Vllm(Unified):
     block even where its last block has room, unless it runs alone: else it evicts the last running one, which waits
     with its whole context to be refilled.
 
-    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(log n) an event.
+    Running time: O(r) a batch, r running; O(log n) an event.
     Source: vLLM as in INFERMAX's released simulator (arXiv 2411.07447, Table 1; no watermark), and InferCept's
     "Discard" (arXiv 2402.01869, Section 3.2).
     """
@@ -34,9 +34,9 @@ class Vllm(Unified):
 class VllmVidur(Vllm):
     """As `vllm`, with every prompt of a batch counted as long as the longest, at most C tokens together.
 
-    Guarantee: nothing is known. Running time: as vllm.
-    Source: Vidur's released simulator (arXiv 2405.05465), with which it agrees batch for batch on 48 requests
-    (tests/heuristics/test_released.py); vLLM before it took prompts unpadded.
+    Running time: as vllm.
+    Source: Vidur's released simulator (arXiv 2405.05465), equal batch for batch on 48 requests
+    (tests/heuristics/test_released.py).
     """
 
     name = "vllm-vidur"
@@ -52,7 +52,7 @@ class Sarathi(Unified):
     The rest of the P prefill tokens goes to started, then to new prefills. Admission reserves memory for the whole
     prompt.
 
-    Guarantee: nothing is known. Running time: as vllm.
+    Running time: as vllm.
     Source: Sarathi-Serve as INFERMAX models it (arXiv 2411.07447, Table 1).
     """
 
@@ -67,9 +67,9 @@ class SarathiServe(Sarathi):
     Decodes beyond 512 tokens still run, and prefills then wait. A decode needs a free block as in `vllm`: else the last
     to arrive of those that run is evicted, itself in the end; cut prefills count, too, if they came after it.
 
-    Guarantee: nothing is known. Running time: as vllm.
-    Source: Sarathi-Serve's released code (arXiv 2403.02310, commit 96f9911), and Vidur's copy, with which it agrees
-    batch for batch on 48 requests (tests/heuristics/test_released.py).
+    Running time: as vllm.
+    Source: Sarathi-Serve's released code (arXiv 2403.02310, commit 96f9911), and Vidur's copy, equal batch for batch on
+    48 requests (tests/heuristics/test_released.py).
     """
 
     name = "sarathi-serve"
@@ -94,7 +94,6 @@ class Infermax(Unified):
 
     Groups are Sarathi's. P = C by default.
 
-    Guarantee: nothing is known.
     Running time: O(r) a batch, r running; O(r log r) where memory lacks; O(log n) an event.
     Source: INFERMAX (arXiv 2411.07447), Section 6: sorting.
     """
@@ -113,7 +112,6 @@ class InfermaxHistogram(Infermax):
     number of binary digits; its own known tokens where that is more, or none is done. The released code takes the mean
     of lengths, and has an overload rule and partial evictions, which are left out.
 
-    Guarantee: nothing is known.
     Running time: as infermax.
     Source: INFERMAX (arXiv 2411.07447), Section 6: sorting and histogram; the buckets as in its released code.
     """
@@ -142,7 +140,6 @@ class Table1(Unified):
     C is the machine's. Where prefills go first, a request returns from a call to the end of the queue; otherwise it
     keeps its place.
 
-    Guarantee: nothing is known.
     Running time: as vllm.
     Source: INFERMAX (arXiv 2411.07447), Section 3.1, Algorithm 1, and Table 1.
     """
@@ -177,8 +174,8 @@ TABLE_1 = [
 class EvictionFree(Table1):
     """A row of Table 1 that reserves the most KV a request will ever hold when it is admitted (hypothetical).
 
-    That is I + O - 1 without calls. The reservation outlasts a call that preserves, and ends with a discard or a swap;
-    one that returns from those is admitted anew.
+    I + O - 1 without calls. The reservation outlasts a call that preserves, and ends with a discard or a swap; one that
+    returns from those is admitted anew.
 
     Guarantee: with exact predictions none is evicted, so it runs on machines that do not evict. Otherwise nothing: one
     that outlives its prediction may evict the last comer.

@@ -30,7 +30,6 @@ class Knee(Index):
     leave free a tenth of what those with KV will still add. Where a block lacks, eviction takes first the prefill with
     the largest R, then KV of a free call, then the decode with the largest R.
 
-    Guarantee: nothing is known.
     Running time: O(n log n) a batch, n present, in numpy; bisection for each prefill that is cut.
     Source: this project; the roofline of Williams, Waterman and Patterson (2009), and Smith's rule (1956) for a batch.
     """
@@ -41,7 +40,6 @@ class Knee(Index):
     tuning: ClassVar = Tuning(2.0, 1.1, ((MEANS,),))
 
     def __init__(self, means: float = MEANS, factors: Array | None = None) -> None:
-        """Set R0 in means of R, and what R is multiplied with, by request."""
         super().__init__(factors=factors)
         self.name = title("knee", means=None if means == MEANS else means)
         self.means = means
@@ -80,7 +78,6 @@ class Knee(Index):
         return parts[:, : len(value) - int(np.argmax(value[::-1]))]
 
     def _decode(self, chosen: list[Job], running: list[Job], plan: Plan) -> None:
-        """Let decodes work; where blocks lack, evict the last of those that run, unless it is the only one."""
         block, victims = self.machine.block, self.evictable(running, plan)
         while plan.free_blocks is not None and plan.free_blocks < sum(job.device % block == 0 for job in chosen):
             victim = next(victims, None)

@@ -42,11 +42,9 @@ class Mars(Unified):
     others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed in every k-th
     batch; the score of one that waits does not change.
 
-    `lamps` is MARS in its earlier paper: scores refreshed at intervals (ten batches on ToolBench). `mars-fcfs` is MARS
-    without its scheduling (not `ranked`): the last comer is evicted.
+    `lamps` refreshes scores at intervals (ten batches on ToolBench). `mars-fcfs`, not `ranked`, evicts the last comer.
 
-    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(r log r) where memory lacks (without `ranked`
-    O(r)); O(log n) an event.
+    Running time: O(r) a batch, r running; O(r log r) where memory lacks (without `ranked` O(r)); O(log n) an event.
     Source: MARS (arXiv 2410.18248), Section 3 and Algorithm 1, breakdown of components in Section 4 ("MARS w/o
     scheduling", Figure 6); LAMPS (arXiv 2410.18248v2), Sections 4.3, 4.4 and 5.
     """

@@ -28,7 +28,7 @@ class MarsAsReleased(Unified):
 
     *Handling*, at arrival and at each return: with ctx = the original prompt and the predicted output in whole blocks
     of 64 tokens, a call of T seconds is preserved if T ctx is at most InferCept's waste of a discard, else recomputed.
-    (The released waste of a swap is always larger.) A call pauses with its KV held. In the next batch, of all paused
+     A call pauses with its KV held. In the next batch, of all paused
     requests that hold KV by this policy's choice, those of less than the largest waste that are to be recomputed are
     dropped; the one of the largest waste is the first victim, whatever its handling, as a whole.
 
@@ -38,11 +38,11 @@ class MarsAsReleased(Unified):
     first that lacks memory after the paused target was dropped; memory is given out chunk by chunk.
 
     *Starvation*: a request that ran before, and then waits for 100 batches on end, goes first until its next call, from
-    the batch after. (The released quantum of 100,000 iterations is longer than any segment.)
+    the batch after.
 
     Scores are double-precision floats, as released, and take other times of a batch than the waste.
 
-    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(w), w waiting, for each that is admitted, or
+    Running time: O(r) a batch, r running; O(w), w waiting, for each that is admitted, or
     where the running batch has changed and tokens are left.
     Source: the released code of MARS (arXiv 2410.18248), with the settings of its script.
     """

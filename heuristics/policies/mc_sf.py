@@ -170,7 +170,6 @@ class MemoryArea(McSf):
 
     That is the sum of s o + o (o - 1) / 2 over the segments left, with s tokens known and o to generate.
 
-    Guarantee: nothing is known.
     Running time: as mc-sf.
     Source: Kong et al. (arXiv 2606.22327), smallest volume first; started as in MC-SF.
     """

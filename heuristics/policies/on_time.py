@@ -54,7 +54,6 @@ class OnTime(Knee):
     tokens and decodes KV of free calls is evicted, then of late requests, then of those with the most time. Only where
     nothing is on time, late ones and those set aside work, the least left first.
 
-    Guarantee: nothing is known.
     Running time: O(n log n) a batch, n present, in numpy.
     Source: this project, after Jackson (1955) and Moore (1968), whose rule is optimal for one machine and one arrival.
     """
@@ -196,7 +195,6 @@ class OnTime(Knee):
         return Row(spare, (end_due - self.now) / left, parts, alone, late, begun, decodes & (device > 0), left)
 
     def _moore_hodgson(self, row: Row, weight: Array) -> tuple[list[int], list[int]]:
-        """Return the places of first tokens to be on time, in order, and of those set aside."""
         fresh = np.flatnonzero(~row.late & ~row.begun)
         order = fresh[np.argsort(row.due[fresh], kind="stable")].tolist()
         kept, aside, total = list[tuple[float, int]](), set[int](), float(self.now)

@@ -14,7 +14,7 @@ from kvcore.instance import LIMIT
 class Belady(VllmV1Prefix):
     """As vllm-v1-prefix, but the block needed last in the future goes first: by arrivals and ends of calls.
 
-    Guarantee: nothing is known. Running time: O(blocks) for a block that goes. Source: Belady 1966, Algorithm MIN.
+    Running time: O(blocks) for a block that goes. Source: Belady 1966, Algorithm MIN.
     """
 
     name = "vllm-v1-prefix-belady"
@@ -49,7 +49,7 @@ class TailLru(VllmV1Prefix):
 
     A context of L tokens keeps L + `estimate` - `budget` of them; what follows goes first, then the longest free.
 
-    Guarantee: nothing is known. Running time: O(blocks) for a block that goes. Source: T-LRU, arXiv 2510.15152.
+    Running time: O(blocks) for a block that goes. Source: T-LRU, arXiv 2510.15152.
     """
 
     name = "vllm-v1-prefix-tlru"

@@ -26,7 +26,7 @@ class PreemptiveOrder(Unified):
 
     swapped_wait = True
     persists: bool = False
-    """Whether a request that does not fit stops no other, and evicts all the same once the batch has work."""
+    """A request that does not fit stops no other, and evicts all the same."""
 
     @abstractmethod
     def rank(self, job: Job) -> Any:
@@ -63,7 +63,6 @@ class PreemptiveOrder(Unified):
         self.let_in_last(at, running, plan)
 
     def _let_in_before(self, end: Job | None, at: int, running: Sequence[Job], plan: Plan) -> int:
-        """Admit waiting requests from a place on before `end` (None: all), until that is evicted; return the next."""
         place: Any = None if end is None else self._place(end)
         while at < len(self.waiting) and (end is None or self.waiting[at][:2] < place):
             if end is not None and end.index in self._evicted:
@@ -90,7 +89,6 @@ class PreemptiveOrder(Unified):
         return self.rank(job), job.index
 
     def _let_in(self, entry: Entry, running: Sequence[Job], plan: Plan) -> bool:
-        """Admit a waiting request, if need be by evicting later running ones; return whether it was."""
         job, tokens = entry.job, plan.chunk(entry.job)
         if not tokens:
             return False
@@ -119,7 +117,7 @@ class Ranking(PreemptiveOrder):
 
     The shortest first; of equal ones the first to arrive.
 
-    Guarantee: nothing is known; long prompts or outputs may wait for ever.
+    Long prompts or outputs may wait for ever.
     Running time: O(r log r) a batch, r running; O(log n) an event.
     Source: INFERMAX (arXiv 2411.07447), Section 4.6: Rank_org, Rank_I and Rank_O.
     """
@@ -148,8 +146,7 @@ class RankAsReleased(PreemptiveOrder):
     first again in the next batch. While the batch has no work it evicts only what makes it fit, as a drop alone is no
     batch.
 
-    Guarantee: nothing is known. Running time: O(r log r) a batch, r running; O(n), in numpy, for each of the n present
-    that is admitted or evicted.
+    Running time: O(r log r) a batch, r running; O(n), in numpy, for each of the n present that is admitted or evicted.
     Source: INFERMAX's released simulator (arXiv 2411.07447, a fork of Vidur): its `rank` scheduler, read, and not run
     (as released it frees memory not held).
     """

@@ -24,10 +24,6 @@ class Refill(Policy):
     the end of their segments. So where two contexts S and S' take turns on a memory M, a change takes (S + S' - M) / C
     batches of C tokens.
 
-    Prompts of 4 and 5 with 3 tokens to generate each, on a memory of 8 with batches of 2: the second request processes
-    2 tokens beside the last two of the first, and ends with the eighth batch; without that with the ninth.
-
-    Guarantee: nothing is known.
     Running time: O(n (log n + k)) a batch, n present, k of them with KV and without work.
     Source: this project.
     """
@@ -43,7 +39,6 @@ class Refill(Policy):
     patience: float = PATIENCE
 
     def __init__(self, patience: float = PATIENCE, factors: Sequence[float] | None = None) -> None:
-        """Set P, and by request factors of the ticks left."""
         self.name = f"refill:{patience:g}" if patience != PATIENCE else "refill"
         self.patience, self.factors = patience, factors
 

@@ -12,7 +12,7 @@ class Serial(Policy):
 
     Free calls preserve: no other needs the memory.
 
-    Guarantee: it succeeds on every instance, because every request fits alone. Nothing better is known.
+    Guarantee: it succeeds on every instance, because every request fits alone.
     Running time: O(1) a batch.
     Source: the argument that every instance is feasible; the fall-back.
     """

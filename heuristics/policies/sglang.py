@@ -36,11 +36,10 @@ class SGLang(PlansAhead):
     overlapped one: outputs are counted without the running batch's token; if the next tokens do not fit beside requests
     that leave, no batch is planned before these have left.
 
-    Not modelled: the radix cache (`sglang-fcfs`, `sglang-lpm`); mixed chunks; a request that the engine ends at a limit
-    below its output; `ignore_eos` with the radix cache off; with `ahead`, that a retracted request loses the
-    running batch's token: here no such work is without one.
+    Not modelled: mixed chunks; a request that the engine ends at a limit below its output; `ignore_eos` with the radix
+    cache off; with `ahead`, that a retracted request loses the running batch's token: here no such work is without one.
 
-    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(r log r) a retraction.
+    Running time: O(r) a batch, r running; O(r log r) a retraction.
     Source: SGLang 0.5.23, python/sglang/srt/managers/schedule_policy.py and scheduler.py, with which it agrees batch
     for batch (benchmarks/engines). Order `fcfs`, prefills and decodes apart; r is a double, as there.
     """

@@ -27,7 +27,7 @@ class SGLangPrefix(SGLang):
     goes, as a whole. With `by_prefix`, up to 128 waiting requests are in order of what they find; one that finds at
     most 32 tokens, and has 32 in common with one before, goes last. Else every 32nd plan uses the first 128 prefixes.
 
-    Guarantee: nothing is known. Running time: O(blocks) a batch. Source: SGLang 0.5.23, srt/mem_cache/radix_cache.py.
+    Running time: O(blocks) a batch. Source: SGLang 0.5.23, srt/mem_cache/radix_cache.py.
     """
 
     name = "sglang-fcfs"
@@ -92,7 +92,6 @@ class SGLangPrefix(SGLang):
             self.queue(job)
 
     def _enter(self, job: Job) -> None:
-        """Insert a request's blocks, split after its prompt; free duplicates."""
         size, path = self.machine.block, self.path(job)
         key = path[: self.done[job.index] // size]
         found, node = self.tree.insert(key)

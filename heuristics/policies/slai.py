@@ -28,8 +28,7 @@ class Slai(Unified):
 
     The release has no calls: here a call ends the request, which returns as a new one.
 
-    Guarantee: nothing is known; the throughput theorem of the paper is RAD's. Running time: O(r log r) a batch, r
-    running.
+    The paper's throughput theorem is RAD's. Running time: O(r log r) a batch, r running.
     Source: the released code (arXiv 2508.01002), agrimUT/SLAI, sarathi/core/scheduler/slai_scheduler.py (d1ff17f),
     shortest prompt first, with the numbers of config_path_yml_files/mistral7b_relaxed.yml (2b01459); no watermark.
     """

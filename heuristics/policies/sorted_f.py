@@ -31,7 +31,7 @@ class SortedF(McSf):
     Running time: O(n k f) for a set, found by an exact dynamic program from the longest output, n <= 100 requests, k of
     them fitting together, and f <= M pairs of memory and outputs, none better in both. Then as `mc-sf`.
     Source: Wang, Ye, Zhou (arXiv 2508.06133): F, the order and the guarantee. How a set is found, the 100 and the order
-    with arrivals are our own, and requests start as in MC-SF: the paper's own second step could not be read.
+    with arrivals are our own, and requests start as in MC-SF.
     """
 
     name = "sorted-f"

@@ -33,8 +33,8 @@ def near(point: Point, step: float) -> Iterator[Point]:
 class Staggered(McSf):
     """Groups of at most B requests, at least G batches apart, as early as memory allows; started ones go on.
 
-    Order and memory test are those of mc-sf. Requests of different ages peak at different times, so that more fit than
-    in waves; B weighs fuller memory against fewer prefills.
+    Order and memory test are those of mc-sf. Requests of different ages peak at different times, so more fit than in
+    waves.
 
     Without B and G they follow from the requests that wait at first, their mean prompt s and output o. In a steady
     state the memory M is a saw-tooth of height B o around a mean. With f = `busy` + `any_decode` and p = `any_prefill`,
@@ -43,7 +43,6 @@ class Staggered(McSf):
     memory is full to the end; before them it stays full if those that end in a batch give back what the running and
     starting ones take.
 
-    Guarantee: nothing is known.
     Running time: that of mc-sf.
     Source: this project.
     """
@@ -106,7 +105,7 @@ class Staggered(McSf):
 def rates(number: int, prompt: float, output: int, memory: float) -> list[float]:
     """Return how many requests start in each batch, so that memory is full as early and as long as may be.
 
-    Found backwards from the last start; four outputs before it the rate counts as steady.
+    Four outputs before the last start the rate counts as steady.
     """
     found = [memory / (prompt + output)]
     running = total = found[0]

@@ -22,13 +22,12 @@ class TensorRtLlmV2(TensorRtLlm):
     that does not work loses its KV for it, and no further prompt is taken. None starts or comes back while more than
     `max_util_for_resume` of the blocks are held. Chunks end at a block, unless they end the prompt.
 
-    Where nothing could work, the last started give way to the first prompt (the engine ends with an error).
+    Where nothing could work, the last started give way to the first prompt .
 
-    Nobody has run the engine beside this. Read differently there: suspended KV leaves the device only as its memory is
-    needed; a full host drops what was suspended before. Not modelled: block reuse, drafts, disks, transfers that take
-    several batches.
+    Not run beside the engine, which differs: suspended KV leaves the device only as its memory is needed; a full host
+    drops what was suspended before. Not modelled: block reuse, drafts, disks, transfers that take several batches.
 
-    Guarantee: nothing is known. Running time: O(n) a batch, n present.
+    Running time: O(n) a batch, n present.
     Source: TensorRT-LLM, tensorrt_llm/_torch/pyexecutor/scheduler/scheduler_v2.py (00746ef); 0.95 is llm_args' default.
     """
 

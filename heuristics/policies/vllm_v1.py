@@ -39,9 +39,9 @@ class VllmV1(PlansAhead):
     long a call keeps its KV. Running requests take it before they preempt, no request is admitted into it while others
     run.
 
-    Guarantee: nothing is known. Running time: O(r) a batch, r running; O(n) a preemption.
-    Source: vLLM 0.33.0, vllm/v1/core/sched/scheduler.py, with which it agrees batch for batch (benchmarks/engines);
-    defaults of V1: chunked prefills, the gate of 2026 (`scheduler_reserve_full_isl`), no watermark, no threshold.
+    Running time: O(r) a batch, r running; O(n) a preemption.
+    Source: vLLM 0.33.0, vllm/v1/core/sched/scheduler.py, equal batch for batch (benchmarks/engines); defaults of V1:
+    chunked prefills, the gate of 2026 (`scheduler_reserve_full_isl`), no watermark, no threshold.
     """
 
     name = "vllm-v1"

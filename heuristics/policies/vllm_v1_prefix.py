@@ -26,7 +26,7 @@ class VllmV1Prefix(VllmV1):
     admitted again before a batch keeps its KV, in vLLM whole blocks (here with `drop_and_work`). With `priority`, vLLM
     also finds blocks that a preemption has kept from being computed.
 
-    Guarantee: nothing is known. Running time: O(blocks) a batch. Source: vLLM 0.33.0, vllm/v1/core/kv_cache_manager.py.
+    Running time: O(blocks) a batch. Source: vLLM 0.33.0, vllm/v1/core/kv_cache_manager.py.
     """
 
     name = "vllm-v1-prefix"

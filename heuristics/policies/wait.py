@@ -20,15 +20,14 @@ class Wait(ServingEngine):
     the types. That must fit in the memory, and a batch of it in the budgets; otherwise WAIT cannot run. Blocks count as
     blocks. The paper has a threshold for each type: here it is one for all.
 
-    The paper's arrivals have no end, and what waits at the end is never done; the released code deletes it. Here, as
-    there, WAIT knows the number of requests: when the last has come, every type is in every batch. The paper has no
-    calls: what returns from one is a new request, of the tokens that it then has.
+    As in the released code, WAIT knows the number of requests: when the last has come, every type is in every batch
+    (there what waits is deleted). The paper has no calls: what returns from one is a new request, of the tokens that it
+    then has.
 
     Guarantee: none is evicted. With Poisson arrivals of rate l_j, batches of d0 + d1 m ticks for m tokens of KV, and M
     tokens of KV by the sum above, throughput is within O(T^-1/2) of the fluid limit's over T ticks and mean latency is
     O(T^1/2) if l_j (d0 + d1 M) <= N for every type; O(1/T) and O(1) if it is strictly less (arXiv 2504.11320).
-    Running time: O(n) a batch, n present.
-    Nested WAIT is left out: its count of memory has no batch for requests at the boundary of a segment.
+    Running time: O(n) a batch, n present. Nested WAIT is left out.
     Source: Ao, Luo, Simchi-Levi, Wang (arXiv 2504.11320), the algorithm WAIT, read in the authors' repository
     Luoxiaogan/vidur_or (papers/arxiv/known_type.tex, aa34999); what happens at the end is our own.
     """

@@ -17,10 +17,9 @@ SECONDS = 5.0  # what one exact search, or the certificate of one optimum, may t
 
 @dataclass(frozen=True)
 class Claim:
-    """A policy's value on an instance, the best value known, and a lower bound.
+    """A policy's value, the best known, and a lower bound.
 
-    The true ratio, value / optimum, lies between value / best and value / bound. It is claimed if these are equal, and
-    proved if a certificate says so.
+    The true ratio lies between value / best and value / bound: claimed if these are equal, proved by a certificate.
     """
 
     instance: Instance

@@ -1,8 +1,6 @@
 """A policy's worst instance of a family: every member of small sizes, then annealing, then shrinking.
 
-SciPy's dual annealing, over whole numbers: heavy-tailed jumps of all coordinates at once, then of one after another,
-with restarts; its local search needs gradients and is left out. Coordinates are real there; each whole number has an
-interval of length one.
+SciPy's dual annealing, without its local search; a whole number has an interval of length one.
 """
 
 from __future__ import annotations
@@ -149,21 +147,18 @@ class _RunningSearch:
         maximise(height, family.axes(), POINTS * steps, seed)
 
     def shrink(self) -> None:
-        """Whatever the time; Ctrl-C keeps the smallest so far."""
         self.seen.unshrunk, self.deadline = self.seen.claim, math.inf
         if self.seen.claim is not None:
             self.seen.claim = shrink(self.seen.claim, self.smaller)
             self.seen.claim = self.seen.claim.certified()
 
     def smaller(self, instance: Instance) -> Claim | None:
-        """Keep it if it is as bad as the worst."""
         before, claim = self.seen.claim, self.look(instance)
         if claim is not None and before is not None and claim.at_least == before.at_least:
             self.seen.claim = claim
         return claim
 
     def look(self, instance: Instance) -> Claim | None:
-        """Keep it if it is the worst; None where the policy gives no schedule."""
         seen = self.seen
         if now() > self.deadline and seen.looked:
             raise _Over("work limit" if is_counted() else "time limit")

@@ -88,10 +88,7 @@ class SearchSpace:
         return [range(1, self.memory + 1), *request * self.requests]
 
     def member(self, numbers: Sequence[int]) -> Instance | None:
-        """Return the member at these coordinates, or None; calls beyond a request's number do not count.
-
-        Every member is reached, some by several vectors.
-        """
+        """Return the member at these coordinates, or None; calls beyond a request's number do not count."""
         rest = iter(numbers)
         memory = next(rest)
         return self.instance(memory, [self._shape(rest) for _ in range(self.requests)])

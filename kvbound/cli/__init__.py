@@ -31,8 +31,8 @@ LONGEST = 880  # letters of an error; of a longer one the middle is left out
 def main() -> None:
     """Run the command line; an error is one line on standard error and an exit code.
 
-    SIGTERM (Slurm, docker, timeout) and SIGHUP (a closed terminal) end a command as Ctrl-C does: what was found so far
-    is written. Only the first signal counts, as timeout sends two, and none after `only_writes`. nohup is obeyed.
+    SIGTERM and SIGHUP end a command as Ctrl-C does: what was found is written. Only the first signal counts (timeout
+    sends two), none after `only_writes`. nohup is obeyed.
     """
     _keep_streams()
     gc.set_threshold(COLLECTED)

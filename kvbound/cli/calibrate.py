@@ -111,7 +111,7 @@ def choose_points(engine: Engine, memory: int, quick: bool, block: int) -> list[
 def capacity_of(engine: Engine, memory: int | None, block: int) -> int:
     """Return M: the tokens of KV that fit beside the weights, in whole blocks, or fewer if given.
 
-    On a CPU the given or a fixed number. BadInput if more is given than fits.
+    BadInput if more is given than fits.
     """
     if engine.device.type == "cpu":
         return (memory or CPU_MEMORY) // block * block

@@ -141,8 +141,8 @@ def emit(target: str | None, payload: Any, show: Callable[[Console], None], *out
 class AlignedTable:
     """A table for people, such as of `kvbound.tables.Cells`; `right` are the columns of numbers.
 
-    In a narrow terminal headings are folded, then the table goes on below, with its labels again. Texts are folded to
-    at least `FOLDED` letters (the last column to `LAST`); numbers never are.
+    In a narrow terminal headings are folded, then the table goes on below. Texts are folded to at least `FOLDED`
+    letters (the last column to `LAST`), numbers never.
     """
 
     FOLDED, LAST = 22, 12

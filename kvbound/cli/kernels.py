@@ -141,7 +141,7 @@ def _scaled(rate: float, unit: str) -> str:
 
 
 def summary(rows: Rows) -> dict[str, Any]:
-    """Return our rows in a few numbers; None where nothing was timed.
+    """Return our rows in numbers; None where nothing was timed.
 
     `large_decodes` read at least LARGE bytes a launch, with the least, median and greatest share of the measured
     reading rate; `compared` counts the cases with a timed peer, `won` those without a faster one;

@@ -77,7 +77,7 @@ class SolveProgress(LiveLine):
         self.write = write
 
     def __call__(self, value: Value | None, bound: Value | None, seconds: float) -> None:
-        """Show the state of the solve."""
+        """Show the state."""
         known = f"{self.what}: best {self._text(value)}, bound {self._text(bound)}"
         self.show(f"{known}, {seconds:.0f} s (Ctrl-C keeps what is found)")
 

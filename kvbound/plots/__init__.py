@@ -1,8 +1,7 @@
 """Pictures: Gantt charts above the memory, schedules side by side, values against a bound, load sweeps.
 
-Every drawing takes the object and an optional matplotlib `Axes`, and returns the `Axes`; `compare_schedules` composes a
-`Figure`; `save` writes one and `render` gives its bytes, the same ones each time. Nothing here uses pyplot or changes
-matplotlib's settings; matplotlib is imported at the first drawing.
+A drawing takes an optional matplotlib `Axes`, and returns it; `compare_schedules` composes a `Figure`; `save` writes
+one and `render` gives its bytes, the same each time. pyplot and matplotlib's settings stay untouched.
 """
 
 from kvbound.plots.compare import compare_schedules

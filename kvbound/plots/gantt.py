@@ -2,7 +2,7 @@
 
 A tall bar is work, a half as tall one a call, a low one a ready request that does not work, a line one that holds
 nothing. Except for work, a filled bar has its KV on the device, a cross-hatched one on the host, a striped one in part
-of either, an empty one nowhere. Heights and hatches make the chart readable in grey. Diamonds are reuses.
+of either, an empty one nowhere. Diamonds are reuses.
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ ROW = 0.25  # inches of a row that is labelled, and ends with its completion, wh
 def gantt(trace: Trace, ax: Axes | None = None) -> Axes:
     """Draw what each request does over time, one row a request, the first on top; return the Axes.
 
-    The x axis starts at 0, in the instance's unit of time; completions stand at the ends of rows. Without `ax` a new
-    figure is made.
+    The x axis is in the instance's unit of time; completions stand at the ends of rows.
     """
     frame = Frame.of([trace])
     with style.applied():
@@ -166,8 +165,7 @@ def rows_height(trace: Trace) -> float:
 def memory(trace: Trace, ax: Axes | None = None) -> Axes:
     """Draw device memory over time as a step curve under its limit, and host memory if any is used; return the Axes.
 
-    The y axis is in tokens of KV (in blocks for a coarse instance), the x axis as in `gantt`. Without `ax` a new figure
-    is made.
+    The y axis is in tokens of KV (in blocks for a coarse instance), the x axis as in `gantt`.
     """
     frame = Frame.of([trace])
     with style.applied():

@@ -29,7 +29,7 @@ CURVES = {"value": style.VERMILLION, "bound": style.BLUE}
 def plot_log(row: Row, path: str | Path | None = None, units: Units | None = None) -> Figure:
     """Draw the `log` of a row of `solve`, value above bound, as two step lines; write them to `path`.
 
-    `units` are the instance's (None: by the values). BadInput: no log.
+    BadInput: no log.
     """
     if not row.get("log"):
         raise BadInput("there is nothing to draw: the row has no log of values and bounds")
@@ -56,8 +56,7 @@ def plot_load(
 
     `bounds`, on the mean latency and on the share that meets its SLOs, are lines. With SLOs, that share replaces
     goodput, with a line at `keep` percent. Rows that could not run are left out. Where all requests arrive at once, the
-    x axis is the factor of the load. A hollow marker is a run in which the queue grows. A policy that dwarfs the others
-    is left out, and named.
+    x axis is the factor of the load. A hollow marker: the queue grows. A policy that dwarfs the others is only named.
     """
     if rows and all("error" in row for row in rows):
         raise BadInput(f"there is nothing to draw: {rows[0]['error']}")

@@ -20,9 +20,8 @@ def ladder(rows: Rows, ax: Axes | None = None, units: Units | None = None) -> Ax
 
     `rows` come from `Result.to_json`, for one objective; a key "label" goes before the name of the policy. Rows on one
     instance form a group, headed by their key "group" if any, measured against the largest bound that a row of the
-    group proves (not one with an insufficient horizon). Beside a dot stand the value and its ratio to the bound; a
-    value that dwarfs the others is a triangle at the edge. `units` are the instance's (None: by the values). BadInput
-    for no row, or for rows with several objectives or ticks.
+    group proves (not one with an insufficient horizon). A value that dwarfs the others is a triangle at the edge.
+    `units` are the instance's (None: by the values). BadInput for no row, or for rows with several objectives or ticks.
     """
     for key in ("objective", "tick_seconds"):
         found = sorted({str(row[key]) for row in rows})
@@ -101,7 +100,6 @@ class _Scale(NamedTuple):
         return cls(units.of(objective), factor, decimals, 1.1 * near if any(beyond) else inf)
 
     def place(self, value: Fraction | None) -> float:
-        """0 for no value, the end for one beyond it."""
         return min(float((value or 0) * self.factor), self.end)
 
     def text(self, value: Fraction) -> str:

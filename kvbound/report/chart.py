@@ -1,4 +1,4 @@
-"""The picture of a schedule in a report: that of `kvbound.plots`, with the meaning of its bars.
+"""The picture of a schedule in a report: that of `kvbound.plots`, with tips.
 
 An invisible area above a bar has the meaning in its attribute `data-tip`, which `report.js` shows.
 """

@@ -87,7 +87,7 @@ SPELLED = 400  # a schedule of at most so many bars is also given as a table
 
 @dataclass(frozen=True)
 class Report:
-    """Labelled rows of results, their schedules by label, and what was proved.
+    """Results, schedules by label, and what was proved.
 
     `rows` are as in `kvbound compare --json`, `ladder` as in `kvbound.plots.ladder`, `verdicts` sentences, and `optima`
     the results that the rows are measured against, by their handling in words.

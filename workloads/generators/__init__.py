@@ -28,7 +28,7 @@ class Workload:
 
     Without `rate` (per second) all arrive at tick 0; with it as a Poisson process, or with Gamma gaps of coefficient of
     variation `cv`. `tick` is in seconds; objectives are seconds to the first token, and of latency per token generated.
-    Requests do not depend on the arrivals: each has its own `random.Random`.
+    Requests do not depend on the arrivals.
     """
 
     kind: str

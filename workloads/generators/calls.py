@@ -1,7 +1,6 @@
 """Requests with calls, from a table's durations, numbers of calls, and contexts at the calls.
 
-Papers give mean and standard deviation. We chose lognormal durations (networks and people: a long tail), Gamma contexts
-and numbers of calls, geometric where only the mean is known.
+Durations are lognormal, contexts and numbers of calls Gamma, or geometric where only the mean is known: our choice.
 """
 
 import math

@@ -37,11 +37,10 @@ def read_infercept(
 ) -> Instance:
     """Return the requests of the file as a fine instance: tokens, and ticks of `tick` seconds.
 
-    Every call is `free`. A trailing call is dropped; a return of -2 counts as 0; call times are rounded up, because a
-    scheduler sees a return at its next step. `augmentation` keeps one kind. With `take`, that many are drawn without
-    replacement by `random.Random(seed).sample`, in that order. All arrive at tick 0, or, with `rate` (per second), as a
-    Poisson process; with `minutes` as well, for that long, drawn with replacement. The default `machine` is
-    `contended_machine`.
+    Every call is `free`. A trailing call is dropped; a return of -2 counts as 0; call times are rounded up.
+    `augmentation` keeps one kind. With `take`, that many are drawn without replacement by `random.Random(seed).sample`,
+    in that order. All arrive at tick 0, or, with `rate` (per second), as a Poisson process; with `minutes` as well, for
+    that long, drawn with replacement. The default `machine` is `contended_machine`.
 
     BadInput: the file is not such a table (with line and column), or an argument is out of range.
     """

@@ -99,10 +99,10 @@ def read_trace(
 ) -> Instance:
     """Return a selection of any trace as an instance with free calls, in ticks of `tick` seconds.
 
-    The file is CSV with a header, or JSONL, plain or in gzip; in its place stands a frame of pandas, or any with
-    Arrow's interface or `__dataframe__`. `columns` is as `--map`:
-    `arrival=timestamp:ms,prompt=input_length,decode=output_length`. With `rate` (per second) requests without arrivals
-    come as a Poisson process. With `drop_too_long`, those that do not fit the memory are left out.
+    The file is CSV with a header, or JSONL, plain or in gzip; or a frame: pandas, Arrow's interface or `__dataframe__`.
+    `columns` is as `--map`: `arrival=timestamp:ms,prompt=input_length,decode=output_length`. With `rate` (per second)
+    requests without arrivals come as a Poisson process. With `drop_too_long`, those that do not fit the memory are left
+    out.
 
     BadInput: the file is not such a table (with line and column), or an argument is out of range.
     """
@@ -315,7 +315,6 @@ class _Reader:
             self.notes.append(f"{rows} rows in {sessions} sessions make {requests} requests{told}")
 
     def _cut(self, label: str, turns: list[Turn]) -> Iterator[list[Turn]]:
-        """Cut a session at rows without output, and where the input shrank."""
         if self.layout.order:
             self._check_order(label, turns)
         elif "parent" not in self.layout.columns:

@@ -1,7 +1,7 @@
 """The log of a scheduler, iteration by iteration: ours as CSV or JSON lines, Vidur's, vLLM's.
 
-Where an engine's log does not say which request processed how many tokens in which iteration, an error says so; nothing
-is made up. Evictions that a log does not name show in work that starts again from its whole context (`find_restarts`).
+Nothing is made up: a log that lacks who processed how many tokens is refused. Evictions not named show in work that
+starts again (`find_restarts`).
 """
 
 import csv
@@ -91,7 +91,6 @@ def _csv(path: str, text: str) -> RunLog:
 
 
 def _cell(place: str, text: str, moves: bool) -> dict[str, int | None]:
-    """Read `request:tokens request:tokens ..`; only moves allow a request alone."""
     found: dict[str, int | None] = {}
     for part in text.split():
         id, colon, tokens = part.rpartition(":") if ":" in part else (part, "", "")
