@@ -168,6 +168,8 @@ class Result:
     """Errors of ways and policies."""
     trace: Trace | None = None
     """The referee's; it executes the schedule here where none is given."""
+    machine_checked: bool = False
+    """Whether the checker proved in Coq accepted `certificate` (docs/verified.md)."""
     value: Value | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -284,6 +286,7 @@ class Result:
         asked = None if self.target is None else {"target": str(self.target), "answer": self.answer}
         start = self.start and {"policy": self.start.policy, "value": number(self.start.value, self.objective)}
         rows = {
+            "machine_checked": self.machine_checked or None,
             "chosen": self.chosen or None,
             "log": None if self.log is None else [entry.row(self.objective) for entry in self.log],
             "certifying_seconds": self.certifying_seconds,
