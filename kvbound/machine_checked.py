@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from kvcore import certificates
@@ -19,9 +22,12 @@ from kvcore.features import CALLS, COSTS, MACHINES, REQUESTS, Feature, Takes
 from kvcore.instance import Instance
 from kvcore.limits import LIMITS
 from kvcore.metrics import Value, tail_of
+from kvcore.result import Result
 from kvcore.schedule import Batch, Schedule
 
-PROGRAM = Path(__file__).parents[1] / "verified" / "build" / "kvcheck"
+FOLDER = Path(__file__).parents[1] / "verified"
+SOURCES = ("kvproof.mli", "kvproof.ml", "search.ml", "main.ml")
+COMPILE = ("ocamlfind", "ocamlopt", "-O3", "-w", "-a", "-package", "zarith", "-linkpkg")
 SEARCHED = (Feature.MAKESPAN, Feature.BUSY, Feature.FLOW, Feature.WEIGHTED, Feature.TTFT)
 OBJECTIVES = (*SEARCHED, Feature.LONGEST, Feature.LATE)
 TAKES = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*SEARCHED})
@@ -51,14 +57,24 @@ def verify_certificate(instance: Instance, certificate: Certificate, *, proved: 
     """
     if not proved:
         return certificates.verify_certificate(instance, certificate)
-    lines = [
-        *instance_lines(instance, certificate.objective, certificate.instance_sha256, certificate.proof),
-        *claim_lines(instance, certificate),
-    ]
-    said = run(lines)
+    said = run(certificate_lines(instance, certificate))
     if not said.startswith(f"proved {certificate.bound} "):
         raise InvalidCertificate(said)
     return certificate.value
+
+
+def certificate_lines(instance: Instance, certificate: Certificate) -> list[str]:
+    """Return the lines of a certificate and its instance. BadInput, InvalidCertificate: see `verify_certificate`."""
+    about = instance_lines(instance, certificate.objective, certificate.instance_sha256, certificate.proof)
+    return [*about, *claim_lines(instance, certificate)]
+
+
+def mark(result: Result) -> None:
+    """Set `machine_checked` where the proved checker takes the result's certificate, and accepts it. MissingTool."""
+    if result.certificate is not None:
+        with suppress(BadInput, InvalidCertificate):
+            verify_certificate(result.instance, result.certificate, proved=True)
+            result.machine_checked = True
 
 
 def judge(instance: Instance, schedule: Schedule) -> dict[str, int] | None:
@@ -69,9 +85,30 @@ def judge(instance: Instance, schedule: Schedule) -> dict[str, int] | None:
 
 def run(lines: list[str]) -> str:
     """Return what the program says of these lines. MissingTool."""
-    if not PROGRAM.exists():
-        raise MissingTool(f"there is no {PROGRAM}: it takes a checkout, OCaml and zarith, and `make verified`")
-    return subprocess.run([PROGRAM], input="\n".join(lines), capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [program()], input="\n".join(lines), capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def program() -> Path:
+    """Return the program, built into the user's cache if `make verified` has not. MissingTool: no OCaml with zarith."""
+    made = FOLDER / "build" / "kvcheck"
+    if made.exists():
+        return made
+    texts = [(FOLDER / name).read_bytes() for name in SOURCES]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kvbound")
+    kept = cache / f"kvcheck-{sha256(b''.join(texts)).hexdigest()}"
+    if not kept.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=cache) as folder:
+            for name, text in zip(SOURCES, texts, strict=True):
+                Path(folder, name).write_bytes(text)
+            try:
+                subprocess.run([*COMPILE, *SOURCES, "-o", "kvcheck"], cwd=folder, capture_output=True, check=True)
+            except (OSError, subprocess.CalledProcessError):
+                raise MissingTool("the program proved in Coq takes OCaml, ocamlfind and zarith to build") from None
+            Path(folder, "kvcheck").replace(kept)
+    return kept
 
 
 def instance_lines(instance: Instance, objective: str, hashed: str, proof: Any = None) -> Iterator[str]:

@@ -166,6 +166,8 @@ class Result:
     """Why the referee or the checker refused workers' results."""
     failed: Sequence[str] = ()
     """Errors of ways and policies."""
+    machine_checked: bool = False
+    """Whether the checker proved in Coq accepted `certificate` (docs/verified.md)."""
     executed: InitVar[Trace | None] = None
     """The referee's trace; it executes the schedule where none is given."""
     trace: Trace | None = field(init=False, default=None)
@@ -283,6 +285,7 @@ class Result:
         asked = None if self.target is None else {"target": str(self.target), "answer": self.answer}
         start = self.start and {"policy": self.start.policy, "value": number(self.start.value, self.objective)}
         rows = {
+            "machine_checked": self.machine_checked or None,
             "chosen": self.chosen or None,
             "log": None if self.log is None else [entry.row(self.objective) for entry in self.log],
             "certifying_seconds": self.certifying_seconds,

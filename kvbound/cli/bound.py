@@ -9,6 +9,7 @@ from rich.console import Console
 from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
 from kvbound.cli.common import OUT, as_file, emit, option, settings_of, table
 from kvbound.cli.progress import SolveProgress, load_instance
+from kvbound.machine_checked import mark
 from kvbound.tables import by_clock, in_words, value_columns
 from kvbound.units import units_of
 from kvcore.files import check_writable
@@ -22,6 +23,7 @@ def bound(
     method: Annotated[str, typer.Option(metavar="auto|NAME", help="docs/bounds.md has them all")] = "auto",
     time_limit: common.TimeLimitOption = 60,
     work: common.WorkOption = None,
+    proved: common.ProvedOption = False,
     option: common.SettingsOption = None,
     certificate: Annotated[
         str | None, option("OUT.json", "write the certificate of the bound there", "--certificate", *OUT)
@@ -40,6 +42,8 @@ def bound(
             free_calls(loaded, handling), objective, method=method, time_limit=time_limit or 60, work=work,
             options=settings_of(option), progress=progress,
         )  # fmt: skip
+    if proved:
+        mark(result)
     only_writes()
     emit(json, result.to_json(), lambda console: _show(result, console), (certificate, as_file(result.certificate)))
     return EXIT_INTERRUPTED if result.stopped == Stop.INTERRUPTED else 0

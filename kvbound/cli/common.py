@@ -15,6 +15,7 @@ from rich.text import Text
 from kvbound import tables
 from kvbound.cli import only_writes
 from kvbound.explanation import Explained
+from kvbound.machine_checked import program
 from kvbound.tables import Labelled, percent, standing, value_columns
 from kvbound.units import Units
 from kvcore.errors import BadInput
@@ -57,6 +58,16 @@ SECONDS = ("--time-limit", "--seconds")
 TimeLimitOption = Annotated[
     float | None,
     option("S", "processor seconds, of the command or its busiest worker; four times by the clock", *SECONDS, min=0.1),
+]
+
+
+def built(proved: bool) -> bool:
+    """Return whether the program proved in Coq is asked for; raise MissingTool if it is, and is not there."""
+    return proved and bool(program())
+
+
+ProvedOption = Annotated[
+    bool, typer.Option("--proved", help="let the program proved in Coq check (docs/verified.md)", callback=built)
 ]
 WorkOption = Annotated[
     int | None, option("N", "a limit in counted work instead: a million is about a second (docs/solving.md)", min=1)

@@ -17,6 +17,7 @@ from kvbound.comparison import UNMEASURED, Comparison
 from kvbound.comparison import compare as compare_policies
 from kvbound.explanation import Explained
 from kvbound.frames import write_rows
+from kvbound.machine_checked import mark
 from kvbound.plots.frame import check_drawable
 from kvbound.simulation import policy_names
 from kvbound.tables import OVER, by_clock
@@ -38,6 +39,7 @@ def compare(
     handling: common.HandlingOption = "as-given",
     time_limit: common.TimeLimitOption = None,
     work: common.WorkOption = None,
+    proved: common.ProvedOption = False,
     threads: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     optimum: Annotated[
         bool,
@@ -75,6 +77,8 @@ def compare(
         )  # fmt: skip
     except InvalidSchedule as broken:
         return show_invalid(loaded, broken, json)
+    for found in comparison.optima.values() if proved else ():
+        mark(found)
     only_writes()
     with LiveLine("explaining the schedules"):
         explained = comparison.explained() if explain else []

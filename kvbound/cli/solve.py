@@ -18,6 +18,7 @@ from kvbound.cli.common import Output, as_file, emit, option, result_table, tabl
 from kvbound.cli.config import ConfigOption
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.cli.verify import show_invalid
+from kvbound.machine_checked import mark
 from kvbound.plots import compare_schedules, plot_log
 from kvbound.tables import because, between, by_clock, in_words
 from kvbound.trace_events import write_trace_events
@@ -41,6 +42,7 @@ def solve(
     handling: common.HandlingOption = "as-given",
     time_limit: common.TimeLimitOption = None,
     work: common.WorkOption = None,
+    proved: common.ProvedOption = False,
     gap: Annotated[float | None, typer.Option(min=0, metavar="G", help="stop at (value - bound) / bound <= G")] = None,
     better_than: Annotated[
         str | None, option("VALUE|P%:POLICY", "is there a schedule below VALUE, or P % below POLICY's?")
@@ -87,6 +89,8 @@ def solve(
         write_all((certificate, as_file(result.certificate)), (schedule, as_file(result.schedule)))
     finally:
         others = None
+        if proved:
+            mark(result)
         if explain and result.trace is not None:
             from kvbound.comparison import beside_policies
 
@@ -152,6 +156,8 @@ def show(result: Result, console: Console, others: Comparison | None = None) -> 
         after = "" if took is None else f", in {took:.2f} s of these"
         least = in_words(result, result.certified_bound)
         console.print(f"certified, for anyone to check: at least {least} ({result.certificate.proof.kind}{after})")
+        if result.machine_checked:
+            console.print("machine-checked: the checker proved in Coq accepts it (docs/verified.md)")
     if result.target is not None:
         console.print(f"a schedule of at most {in_words(result, str(result.target))}: {result.answer}")
     for line in [*result.failed, *result.rejected]:

@@ -2,11 +2,10 @@
 
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from kvbound.cli import EXIT_FAILED
-from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, emit, option, table
+from kvbound.cli.common import InstanceArgument, JsonOption, PlotOption, ProvedOption, emit, option, table
 from kvbound.cli.progress import LiveLine, drawing, load_instance
 from kvbound.machine_checked import OBJECTIVES as VALUES
 from kvbound.machine_checked import judge, verify_certificate
@@ -27,7 +26,7 @@ def verify(
     instance: InstanceArgument,
     schedule: Annotated[str | None, option("S.json", "a schedule file")] = None,
     certificate: Annotated[str | None, option("C.json", "the certificate of a bound")] = None,
-    proved: Annotated[bool, typer.Option("--proved", help="let the referee or checker proved in Coq decide")] = False,
+    proved: ProvedOption = False,
     plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:

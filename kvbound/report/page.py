@@ -63,7 +63,8 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
         yield "why it holds for all schedules", optimum.horizon.why + ("" if optimum.horizon.sufficient else " (open)")
     if optimum.certificate is not None:
         found, least = optimum.certificate, in_words(optimum, optimum.certificate.value)
-        yield "certificate", f"{found.proof.kind}: at least {least}; {found.why}"
+        checked = ", machine-checked" if optimum.machine_checked else ""
+        yield "certificate", f"{found.proof.kind}{checked}: at least {least}; {found.why}"
     if optimum.found_by is not None:
         yield "found by", optimum.found_by
     if optimum.solver is not None:

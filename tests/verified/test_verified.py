@@ -3,8 +3,10 @@
 import json
 import random
 import re
+import tomllib
 from collections import Counter
 from pathlib import Path
+from shutil import copy
 
 import pytest
 
@@ -170,9 +172,29 @@ def test_what_is_not_proved_is_declined():
         machine_checked.judge(IDLE, schedule(IDLE))
 
 
-def test_without_the_program_there_is_one_line(monkeypatch, tmp_path):
-    monkeypatch.setattr(machine_checked, "PROGRAM", tmp_path / "kvcheck")
-    with pytest.raises(kv.MissingTool, match="`make verified`"):
+@pytest.fixture
+def installed(monkeypatch, tmp_path):
+    """What a wheel has of verified/, and an empty cache."""
+    shipped = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    (tmp_path / "verified").mkdir()
+    for file, place in shipped["targets"]["wheel"]["force-include"].items():
+        copy(ROOT / file, tmp_path / place)
+    monkeypatch.setattr(machine_checked, "FOLDER", tmp_path / "verified")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_copy_builds_the_program_once(monkeypatch, tmp_path):
+    assert kv.verify_certificate(MARS, claim(MARS, "total-flow-time", 29), proved=True) == 29
+    assert [*(tmp_path / "cache/kvbound").iterdir()] == [machine_checked.program()]
+    monkeypatch.setenv("PATH", "")
+    assert kv.verify_certificate(MARS, claim(MARS, "total-flow-time", 29), proved=True) == 29
+
+
+@pytest.mark.usefixtures("installed")
+def test_without_ocaml_there_is_one_line(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(kv.MissingTool, match="takes OCaml, ocamlfind and zarith to build"):
         kv.verify_certificate(MARS, claim(MARS, "total-flow-time", 29), proved=True)
 
 
@@ -182,6 +204,29 @@ def test_the_command_says_machine_checked(tmp_path):
     done = kvbound("verify", "mars-figure1", "--certificate", file, "--proved", "--json", "-")
     assert json.loads(done.stdout)["machine_checked"]
     assert "valid, machine-checked: " in kvbound("verify", "mars-figure1", "--certificate", file, "--proved").stdout
+
+
+@pytest.mark.parametrize(
+    "command", ["bound mars-figure1 --method alone", pytest.param("solve mars-figure1", marks=pytest.mark.slow)]
+)
+def test_results_say_machine_checked(command):
+    for more in ([], ["--proved"]):
+        found = json.loads(kvbound(*command.split(), *more, "--json", "-").stdout)
+        assert found.get("machine_checked", False) is bool(more)
+
+
+@pytest.mark.slow
+def test_a_report_says_machine_checked(tmp_path):
+    file = tmp_path / "r.html"
+    kvbound("compare", "mars-figure1", "--policies", "fcfs", "--proved", "--html", file)
+    assert ", machine-checked: at least " in file.read_text(encoding="utf-8")
+
+
+def test_a_declined_certificate_is_not_marked():
+    made = certify(MARS, "total-flow-time", Shares(functions=(0, 0)), 1)
+    result = kv.Result(MARS, "total-flow-time", bound=1, bound_kind="certificate", certificate=made)
+    machine_checked.mark(result)
+    assert not result.machine_checked
 
 
 def test_the_table_names_what_there_is():
