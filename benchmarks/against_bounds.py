@@ -112,11 +112,8 @@ def measured(workload: str, model: str) -> dict[str, Any]:
 
 def with_settings() -> None:
     """Write the mean latency of each setting, and the bound, in seconds."""
-    known, objective, model = (
-        [json.loads(line) for line in RECORD.read_text().splitlines()],
-        "total-flow-time",
-        "7B, linear",
-    )
+    known = [json.loads(line) for line in RECORD.read_text().splitlines()]
+    objective, model = "total-flow-time", "7B, linear"
     with SETTINGS.open("w") as record:
         for workload, memory in SET_IN.items():
             instance = case(workload, model)

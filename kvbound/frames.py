@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from io import StringIO
 from typing import Any
 
 from kvbound.comparison import Comparison
@@ -16,6 +14,7 @@ from kvcore.metrics import Value, flow_time, is_late, ttft
 from kvcore.result import LogEntry, Result, Rung
 from kvcore.trace import RequestTrace, Trace
 from sweeps import Sweep
+from sweeps.export import as_csv
 
 Rows = Iterable[dict[str, Any]]
 NESTED = ("handling", "completion", "ladder", "log")
@@ -70,10 +69,8 @@ def write_rows(file: str, rows: Rows) -> None:
         needed("pyarrow", "parquet needs pyarrow", "pyarrow")
         frame.to_parquet(file)
         return
-    lines = csv.DictWriter(text := StringIO(), list(dict.fromkeys(key for row in flat for key in row)))
-    lines.writeheader()
-    lines.writerows({key: "" if cell != cell else cell for key, cell in row.items()} for row in flat)
-    write_text(file, text.getvalue())
+    cells = [{key: "" if cell != cell else cell for key, cell in row.items()} for row in flat]
+    write_text(file, as_csv(cells, list(dict.fromkeys(key for row in flat for key in row))))
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
