@@ -64,13 +64,13 @@ def verify_certificate(instance: Instance, certificate: Certificate, *, proved: 
 
 
 def certificate_lines(instance: Instance, certificate: Certificate) -> list[str]:
-    """Return the lines of a certificate and its instance. BadInput, InvalidCertificate: see `verify_certificate`."""
+    """Return the lines of a certificate and its instance. BadInput, InvalidCertificate."""
     about = instance_lines(instance, certificate.objective, certificate.instance_sha256, certificate.proof)
     return [*about, *claim_lines(instance, certificate)]
 
 
 def mark(result: Result) -> None:
-    """Set `machine_checked` where the proved checker takes the result's certificate, and accepts it. MissingTool."""
+    """Set `machine_checked` if the proved checker accepts the certificate. MissingTool."""
     if result.certificate is not None:
         with suppress(BadInput, InvalidCertificate):
             verify_certificate(result.instance, result.certificate, proved=True)
@@ -91,7 +91,7 @@ def run(lines: list[str]) -> str:
 
 
 def program() -> Path:
-    """Return the program, built into the user's cache if `make verified` has not. MissingTool: no OCaml with zarith."""
+    """Return the program, built into the user's cache if need be. MissingTool."""
     made = FOLDER / "build" / "kvcheck"
     if made.exists():
         return made

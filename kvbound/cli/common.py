@@ -62,7 +62,7 @@ TimeLimitOption = Annotated[
 
 
 def built(proved: bool) -> bool:
-    """Return whether the program proved in Coq is asked for; raise MissingTool if it is, and is not there."""
+    """Return whether the proved program is asked for; MissingTool: it is not there."""
     return proved and bool(program())
 
 

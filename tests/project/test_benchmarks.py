@@ -10,9 +10,11 @@ import pytest
 
 import kvbound as kv
 from benchmarks import __main__ as registry
-from benchmarks import against_bounds, library, options, phases, referee, simulate, worst
+from benchmarks import against_bounds, library, options, phases, proved, referee, simulate, worst
 from benchmarks.engines import __main__ as engines
 from benchmarks.engines import dynamo
+from kvbound import machine_checked
+from library import Library
 from workloads.builtin import builtin_instance
 
 FOLDER = Path(registry.__file__).parent
@@ -70,7 +72,7 @@ def beside_bounds(monkeypatch):
         "RECORD": Path("engines.jsonl"),
         "WORKLOADS": {"short": ("generate fixed --n 2 --rate 1 --prompt 64 --output 2", 1.0)},
         "MODELS": dict([next(iter(against_bounds.MODELS.items()))]),
-        "SECONDS": {"total-flow-time": 0.2}, "ROUNDS": 1,
+        "WORK": {"total-flow-time": 200_000}, "ROUNDS": 1,
     }.items():  # fmt: skip
         monkeypatch.setattr(against_bounds, name, given)
     against_bounds.main()
@@ -182,6 +184,19 @@ def copy_longer(monkeypatch):
     copies.main("infercept", "three.json")
 
 
+def count_proved(monkeypatch):
+    """A program that says the same of all."""
+    program, rows, record = Path("program"), Path("rows.jsonl"), Library().record("mars-figure1")
+    program.write_text("#!/bin/sh\necho proved 29 by 0 states\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(machine_checked, "program", program.absolute)
+    monkeypatch.setattr(Library, "records", lambda self: [record])
+    for _ in "ab":  # the second has nothing left to do
+        proved.main(rows, 1)
+        found = [json.loads(line) for line in rows.read_text().splitlines()]
+        assert [row["why_not"] for row in found if row["objective"] == "total-flow-time"] == [""]
+
+
 RUNS: dict[str, Run] = {
     "benchmarks": lambda monkeypatch: registry.machine(),
     "benchmarks.library": compare_libraries,
@@ -192,6 +207,7 @@ RUNS: dict[str, Run] = {
     "benchmarks.engines": ask_engines,
     "benchmarks.compiled": compile_kernels,
     "benchmarks.phases": measure_phases,
+    "benchmarks.proved": count_proved,
     "benchmarks.agreement": agree,
     "benchmarks.side_by_side": beside_single_methods,
 }
