@@ -14,7 +14,7 @@ Mutable = dict[str, Any]
 def mutable(instance: Instance, schedule: Schedule) -> tuple[Trace, list[Mutable]]:
     """Return the trace, and its batches as dictionaries that may be changed."""
     trace = verify_schedule(instance, schedule)
-    return trace, [batch.model_dump() for batch in trace.expanded().batches]
+    return trace, [{"forget": {}, "reuse": {}} | batch.model_dump() for batch in trace.expanded().batches]
 
 
 def schedule_of(instance: Instance, batches: list[Mutable]) -> Schedule:
