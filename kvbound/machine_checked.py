@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +31,8 @@ SEARCHED = (Feature.MAKESPAN, Feature.BUSY, Feature.FLOW, Feature.WEIGHTED, Feat
 OBJECTIVES = (*SEARCHED, Feature.LONGEST, Feature.LATE)
 TAKES = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*SEARCHED})
 ALONE = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*OBJECTIVES, Feature.PERCENTILE} - {Feature.BUSY})
+ENDS = "a schedule ends at"
+"""What the program says of a bound that is false."""
 MOST_STATES = 200_000
 """Joint states of a search: half a GB."""
 FUNCTION = (
@@ -70,11 +71,19 @@ def certificate_lines(instance: Instance, certificate: Certificate) -> list[str]
 
 
 def mark(result: Result) -> None:
-    """Set `machine_checked` if the proved checker accepts the certificate. MissingTool."""
+    """Set `machine_checked` if the proved checker accepts the certificate.
+
+    Raises MissingTool, and InvalidCertificate where it finds a schedule below the bound.
+    """
     if result.certificate is not None:
-        with suppress(BadInput, InvalidCertificate):
+        try:
             verify_certificate(result.instance, result.certificate, proved=True)
             result.machine_checked = True
+        except BadInput:
+            pass
+        except InvalidCertificate as refused:
+            if ENDS in str(refused):
+                raise
 
 
 def judge(instance: Instance, schedule: Schedule) -> dict[str, int] | None:

@@ -5,6 +5,7 @@ import random
 import re
 import tomllib
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from shutil import copy
 
@@ -240,3 +241,14 @@ def test_the_table_names_what_there_is():
             assert f"Definition {name} " in spec
         for name in re.findall(r"`(\w+)`", python):
             assert f"def {name}(" in rules
+
+
+@pytest.mark.parametrize("said", ["not proved: a schedule ends at 29", "more than 200000 states"])
+def test_a_schedule_below_a_bound_is_said_and_an_end_without_a_verdict_marks_nothing(said, monkeypatch, tmp_path):
+    (tmp_path / "kvcheck").write_text(f"#!/bin/sh\necho '{said}'\n")
+    (tmp_path / "kvcheck").chmod(0o755)
+    monkeypatch.setattr(machine_checked, "program", lambda: tmp_path / "kvcheck")
+    result = kv.bound(MARS, method="alone")
+    with pytest.raises(kv.InvalidCertificate, match="ends at 29") if "ends" in said else nullcontext():
+        machine_checked.mark(result)
+    assert not result.machine_checked
