@@ -26,7 +26,7 @@ demo: $(READY)
 # all that takes seconds and needs neither torch nor triton
 test: $(READY)-test
 	$(BIN)/python -m tests.compiled
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" --ignore tests/gpu_validation
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" --ignore tests/gpu_validation
 
 # the tests of make test, with coverage: which functions none of them enters (twice their time with Python 3.11)
 entered: $(READY)-test

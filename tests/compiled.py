@@ -11,7 +11,7 @@ from bounds import events, just_in_time, slot_solver
 from bounds.task import Task
 from heuristics import best_schedule
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, Request, Segment
-from solvers import dual_bound, neighbourhoods
+from solvers import dual_bound, epochs, neighbourhoods
 from solvers.improve import improve
 from workloads.builtin import builtin_instance
 
@@ -50,7 +50,9 @@ def ladder() -> None:
 
 
 def paths() -> None:
-    """Policies with other parameters, neighbourhoods, and what prices of slots leave."""
+    """Policies with other parameters, neighbourhoods, epochs, and what prices of slots leave."""
+    parts = PLAIN.machine.replace(partial=True)
+    epochs.search(PLAIN.replace(machine=parts, requests=PLAIN.requests[:3]), FLOW, 0, 0, rounds=4)
     improve(PLAIN, rounds=30)
     for name in ("mars-figure1", "hindsight:n=30,M=80,P=10,seed=1"):
         instance = builtin_instance(name)

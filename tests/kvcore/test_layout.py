@@ -83,7 +83,7 @@ def test_the_hash_of_other_instances_has_no_layout():
 
 def test_referees_agree_on_windows():
     seen = Counter()
-    for seed in few(range(300), 2):
+    for seed in few(range(300), 6):
         draw = random.Random(seed)
         of = draw_instance(draw, ANY.but(**LAID))
         made = random_schedule(draw, of)
@@ -96,7 +96,7 @@ def test_referees_agree_on_windows():
 def test_policies_keep_to_windows():
     seen, names = Counter(), [n for n, p in POLICIES.items() if Feature.LAYOUT in p.takes.features]
     assert {"vllm-v1", "vllm-v1-async", "vllm", "sarathi-ef", "infermax", "fcfs", "serial"} <= {*names}
-    for seed in few(range(200), 2):
+    for seed in few(range(200), 6):
         of = draw_instance(random.Random(seed), CROWDED.but(**LAID, decode=range(1, 20), evict=(True, True, False)))
         for name in names:
             try:

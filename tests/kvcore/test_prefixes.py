@@ -239,7 +239,7 @@ def test_contents_of_its_own_change_no_bound_where_nothing_is_lost() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.model_fields["kind"].default)
 def test_no_random_proof_is_above_the_optimum(kind: type[Proof]) -> None:
     seen, proved = Counter[str](), 0
-    for seed in few(range(180)):
+    for seed in few(range(180), 18 if kind is LateTail else 9):  # it searches again
         objective = KINDS[kind][seed % len(KINDS[kind])]
         fixed = (
             {"slo": True, "decode": 1, "calls": 0} if kind is LateWindows else {"cost": ("linear", "some 1", "some 2")}
