@@ -42,11 +42,15 @@ class TensorRtLlm(ServingEngine):
         self.started: set[int] = set()
         self.prompts: dict[int, int] = {}  # tokens that were known when a request started
 
-    def decide(self, view: View, plan: Plan) -> None:
+    def goes_on(self, view: View, plan: Plan) -> bool:
+        """Bring the queues up to date; whether all that there is decodes."""
         self.running.sort(key=self.place)
         self.observe(view, plan)
         self.started = {job.index for job in self.running}
-        if not self.waiting and plan.decode_on(self.running):
+        return not self.waiting and plan.decode_on(self.running)
+
+    def decide(self, view: View, plan: Plan) -> None:
+        if self.goes_on(view, plan):
             return
         chosen, paused = self.walk(plan) if self.utilize else self.reserve(plan)
         if not chosen:

@@ -41,10 +41,7 @@ class TensorRtLlmV2(TensorRtLlm):
     }
 
     def decide(self, view: View, plan: Plan) -> None:
-        self.running.sort(key=self.place)
-        self.observe(view, plan)
-        self.started = {job.index for job in self.running}
-        if not self.waiting and plan.decode_on(self.running):
+        if self.goes_on(view, plan):
             return
         self.free, self.suspended = self.room(plan), list[Job]()
         decodes, prompts = self.generate(plan)

@@ -178,7 +178,7 @@ class Truth:
         """
         total = ticks if self.objective == "makespan" or (self.objective == "busy-time" and batch) else 0
         after, to_go = [], 0
-        for kind, n, k in zip(self.kind, row, batch or self.waiting):  # noqa: B905 (of one length; this runs most)
+        for kind, n, k in zip(self.kind, row, batch or self.waiting, strict=True):
             number, adds, left = self.effect(kind, n, k, ticks)
             after.append(number)
             total += adds
