@@ -230,6 +230,8 @@ class PricedRequest:
             return self.by_ends(self.begin, None)
         slot, last = self.slots.slot, turn == self.slots.free
         since, close = turn * slot + slot * cell // cells, turn * slot - (-slot * (cell + 1) // cells)
+        if self.takes(max(self.begin, since) + self.rest) >= self.best:
+            return math.inf
         early = self.heads_by(math.inf if last else close)
         if early == math.inf or (close <= self.begin and not last):
             return math.inf

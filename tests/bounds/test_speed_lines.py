@@ -1,5 +1,6 @@
 """Prices for several lines of a cost: never above the truth, whatever the numbers; worth having under a roofline."""
 
+import json
 import random
 from collections import Counter
 from functools import cache
@@ -10,10 +11,11 @@ import pytest
 from bounds.speed import SpeedOptions, _Search
 from bounds.task import Task
 from kvcore import Cost, CostFunction, Instance, Machine, Request, Segment
-from kvcore.certificates import Alone, speed
+from kvcore.certificates import Alone, certify, speed
 from kvcore.certificates.certificate import rounded
 from kvcore.metrics import SUMS
 from tests.bounds.test_speed import FLOW, NEVER, busy_instance, holds
+from tests.fuzz.certificates import both
 from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
@@ -94,6 +96,17 @@ def test_a_planted_error_is_noticed(monkeypatch):
         speed.PricedSteps, "shares", lambda self, last: (2 * shares(self, last=last)[0], shares(self)[1])
     )
     assert above(0)[0]
+
+
+@pytest.mark.parametrize("seed", [246, 351, 8898, 11047])
+def test_both_checkers_end_where_first_tokens_come_too_late(seed):
+    """A cell of which the rest alone takes as long as the best so far is not looked at, by either."""
+    instance, objective, draw = drawn(seed), OBJECTIVES[seed % len(OBJECTIVES)], random.Random(seed)
+    proof = random_speed(draw, instance)
+    proof = with_lines(draw, instance, proof) if seed == 351 else proof
+    certificate = json.loads(certify(instance, objective, proof).to_json())
+    ours, theirs = both(instance, certificate)
+    assert ours <= theirs <= ours + 1
 
 
 def crowd(n):
