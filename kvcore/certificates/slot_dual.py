@@ -27,6 +27,7 @@ from kvcore.certificates.slot_kernels import NEVER, values
 from kvcore.certificates.slots import SlotPrices
 from kvcore.features import CALLS, MACHINES, REQUESTS, SUMS, Takes
 from kvcore.instance import Instance, Name, Noun
+from kvcore.limits import LIMITS
 from kvcore.metrics import Value, scale_of
 
 
@@ -59,13 +60,13 @@ class SlotDual(Proof):
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what all requests cost and pay, less the payments for the limits, in the case where it is least."""
-        cases = [(each.vector(), known) for each, known in self._cases(budget)]
-        if any(vector.first_slot for vector, _ in cases):
+        cases = [*self._cases(budget)]
+        if any(prices.since for prices, _ in cases):
             raise InvalidCertificate("the prices must be of use from the first slot on")
         budget.spend("the local graphs of slots", 0, Bytes.local_graphs)
-        priced = np.any([vector.prices.any(axis=1) for vector, _ in cases], axis=0)
+        priced = [any(any(getattr(prices, limit.name)) for prices, _ in cases) for limit in LIMITS]
         requests = PricedRequests(instance, objective, budget, priced)
-        bounds = [requests.bound(vector.prices, self.scale, budget, known) for vector, known in cases]
+        bounds = [requests.bound(prices.vector().prices, self.scale, budget, known) for prices, known in cases]
         return min(bound for bound in bounds if bound is not None)
 
     def _cases(self, budget: Budget) -> Iterator[tuple[SlotPrices, tuple[Known, ...]]]:
