@@ -164,8 +164,7 @@ def proofs(kind, draw, instance, objective, best):
     drawers = {
         Alone: Alone,
         Pairs: Pairs,
-        Shares: lambda: Shares(**random_division(draw, instance),
-                               alone=tuple(draw.randint(0, 1024) for _ in instance.requests * draw.randint(0, 1))),
+        Shares: lambda: Shares(**random_division(draw, instance)),
         InOrder: lambda: random_in_order(draw, instance),
         LateWindows: lambda: random_late_windows(draw, instance),
         LateTail: lambda: random_tail(draw, instance, objective),
