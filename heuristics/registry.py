@@ -45,7 +45,7 @@ from heuristics.policies.mars_as_released import MarsAsReleased
 from heuristics.policies.mc_sf import McSf, MemoryArea
 from heuristics.policies.on_time import OnTime
 from heuristics.policies.prefix_eviction import Belady, TailLru
-from heuristics.policies.rank import RANKINGS, Ranking, Srpt
+from heuristics.policies.rank import RANKINGS, RankAsReleased, Ranking, Srpt
 from heuristics.policies.refill import Refill
 from heuristics.policies.serial import Serial
 from heuristics.policies.sglang import VARIANTS as SGLANG
@@ -76,7 +76,7 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
     "engines of today": (VllmV1(), *VLLM_V1, SGLang(), *SGLANG, *TRTLLM, TensorRtLlmV2()),
     "INFERMAX": (
         Vllm(), VllmVidur(), Sarathi(), SarathiServe(), *TABLE_1, *EVICTION_FREE, *map(Ranking, RANKINGS),
-        Infermax(), InfermaxHistogram(),
+        *(RankAsReleased(Ranking(row)) for row in RANKINGS), Infermax(), InfermaxHistogram(),
     ),
     "InferCept": (
         ImprovedDiscard(), Preserve(), Swap(),

@@ -167,6 +167,9 @@ HAND = {
     "2: released MARS runs first come, first served, whatever the phase": (
         "A 8 1/1+900p 1; B 8 9", {"batch_tokens": 384},
         {"mars-as-released": "* | B1 | A384 | A384 | A133 B1", "mars": "* | B1 | B1 A383 | B1 A383 | B1 A135"}),
+    # Rank_O: A takes 6 of 9; B (5) lacks 4 beside C, which holds 2 and comes last
+    "3: the released ranking evicts for what does not fit": (
+        "A 5 3; C 2 6; B 5 4 @1", {"memory": 9}, {"rank-o": "* | A1 C1", "rank-o-as-released": "* | A1 -C2"}),
     # A (60) is on the host as B (70) runs and C (10) comes: C waits for A
     "4: nothing is admitted while a swapped request waits": (
         "A 60 1/1s 1; B 70 5 @1; C 10 1 @3", {"memory": 100, "host_memory": 100},
@@ -214,6 +217,9 @@ HAND = {
         "A 2 4; C 5 3; B 4 2 @1", {"memory": 8}, {"rank-i": "A2 C5 | A1 B4 -C5"}),
     # Rank_O: A takes 6 of 9; B (5) lacks 4 beside C, which holds 2: C stays, until A needs its memory
     "and only then": ("A 5 3; C 2 6; B 5 4 @1", {"memory": 9}, {"rank-o": "A5 C2 | A1 C1 | A1 -C3"}),
+    # B keeps 4 of 6 in its call, from 1 to 10, and A (4) does not fit: C, which comes after it, goes on alone
+    "a rank as released drops nothing in vain": (
+        "B 4 1/9p 1; A 4 1 @1; C 1 2 @2", {"memory": 6}, {"rank-org-as-released": "B4 | C1 | C1"}),
     # A has 4 of 5 tokens left as B comes with 2: B goes first. A third with 3 comes when A has 4, and goes before
     "srpt on one machine": ("A 1 5; B 1 2 @1; C 1 3 @2", {"batch_requests": 1}, {"srpt": "B=3 C=6 A=10"}),
     # A (2) and B (5) decode once, to 9 of 9: then B, the longer, decodes, and A is dropped; Sarathi drops B

@@ -6,6 +6,7 @@ import pytest
 
 from heuristics import Unsuited, get_policy, run_policy, trace_policy
 from heuristics.policies.figure_1 import Fcfs, MarsOrder, RandomOrder, Sjf, SjfApi
+from heuristics.policies.rank import RankAsReleased
 from kvcore.metrics import completions
 from tests.heuristics.test_compression import serving
 from tests.heuristics.test_policies_today import request
@@ -37,6 +38,26 @@ def test_who_evicts_says_where_it_cannot_run(name):
         run_policy(instance(9, request("A", 2, 2), evict=False), get_policy(name))
     with pytest.raises(Unsuited, match="it needs a machine with pause"):
         run_policy(instance(9, request("A", 2, 2), pause=False), get_policy(name))
+
+
+# --- one order for running and waiting requests ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["rank-org-as-released", "rank-o-as-released"])
+def test_a_rank_as_released_does_not_ask_all_that_wait(name, monkeypatch):
+    """Once all that come after one that waits are evicted, only those that fit in what is free are asked."""
+    asked, ask = [0], RankAsReleased._let_in
+
+    def counted(self, *of):
+        asked[0] += 1
+        return ask(self, *of)
+
+    monkeypatch.setattr(RankAsReleased, "_let_in", counted)
+    draw = random.Random(5)
+    requests = [request(f"R{i}", draw.randint(1, 30), draw.randint(1, 40), i) for i in range(80)]
+    made = trace_policy(instance(150, *requests), get_policy(name))
+    assert sum(move.kind == "drop" for one in made.requests for move in one.moves) > 80
+    assert asked[0] < 3 * len(made.schedule.batches)
 
 
 # --- references --------------------------------------------------------------------------------------------------
