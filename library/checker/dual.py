@@ -54,7 +54,8 @@ Points = tuple[tuple[str, int, int, bool], ...]  # request, tick, tokens, whethe
 def cases_of(prices: Any, ones: dict[str, Box]) -> Iterator[tuple[Box, Points]]:
     """Prices, and what is known where they hold: a branch precedes all of its first case, then all of the other."""
     later: list[Points] = [()]
-    for each in [prices] if isinstance(prices, dict) else prices:
+    every: list[Any] = [prices] if isinstance(prices, dict) else prices
+    for each in every:
         if not later:
             raise Broken("there are prices of no case")
         points = later.pop()
