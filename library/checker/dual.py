@@ -48,7 +48,7 @@ def slot_dual(instance: Box, proof: Box, objective: str) -> Amount:
     return Fraction(min(least), proof.scale * unit)
 
 
-Points = tuple[tuple[str, int, int, bool], ...]  # request, tick, tokens, whether it has so many then
+Points = tuple[tuple[str, int, int, bool], ...]  # request, tick, tokens, whether it has these tokens then
 
 
 def cases_of(prices: Any, ones: dict[str, Box]) -> Iterator[tuple[Box, Points]]:
@@ -83,7 +83,7 @@ def ticks_left(path: Alone) -> list[float]:
 
 
 def paid_by(path: Alone, left: list[float], rows: list[Any], scale: int, arrivals: list[int], known: Points) -> Any:
-    """What requests that arrive then cost and pay at the least, where so many tokens are there, or not, at ticks."""
+    """The least that requests of these arrivals cost and pay, if each is as the points say."""
     slots, rate = len(rows), scale * path.w
     spend(5 * path.size * (slots + 1), "the values of its states")
     values: list[Any] = [0 if not n else inf if n == inf else rate * (slots + int(n)) for n in left]
