@@ -15,7 +15,7 @@ from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from kvcore.certificates.budget import Budget, Most, Work
 from kvcore.certificates.proof import InvalidCertificate
-from kvcore.certificates.slot_dual import PricedRequests, SlotDual
+from kvcore.certificates.slot_dual import PricedRequests, SlotDual, after
 from kvcore.certificates.slot_kernels import values
 from kvcore.certificates.slots import SlotPrices
 from kvcore.errors import BadInput
@@ -81,7 +81,7 @@ class PriceAscent:
         self.most = np.where(
             self.limits > 0, np.minimum(2**50, 2**57 // (SHARED * self.slots * np.maximum(self.limits, 1))), 0
         )
-        self.last = self.requests.after(self.slots, self.scale)
+        self.last = after(graphs, self.requests.left, self.slots, self.scale)
         self.best = np.zeros((SHARED, self.slots))
         self.best[DEVICE, : len(first)] = first[: self.slots]
 

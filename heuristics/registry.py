@@ -17,7 +17,6 @@ from heuristics.policies.figure_1 import Fcfs, MarsOrder, RandomOrder, Sjf, SjfA
 from heuristics.policies.first_tokens import FirstTokens
 from heuristics.policies.index import Index
 from heuristics.policies.infercept import (
-    BY_DURATION,
     STEPS,
     ByType,
     ImprovedDiscard,
@@ -82,7 +81,6 @@ FAMILIES: dict[str, tuple[Policy, ...]] = {
         ImprovedDiscard(), Preserve(), Swap(),
         *STEPS, ByType(),
         Infercept(), InferceptProfiled(), InferceptElapsed(), InferceptAsReleased(),
-        *BY_DURATION,
     ),
     "MARS and LAMPS": (Mars(), *MARS, MarsAsReleased()),
     "AugServe": (AugServe(), *AUGSERVE),

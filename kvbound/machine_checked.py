@@ -15,7 +15,7 @@ from kvcore import certificates
 from kvcore.certificates import Alone, Certificate, InvalidCertificate
 from kvcore.certificates.events import Events
 from kvcore.certificates.slot_dual import SlotDual
-from kvcore.certificates.slots import Slots
+from kvcore.certificates.slots import SlotPrices, Slots
 from kvcore.errors import BadInput, MissingTool
 from kvcore.features import CALLS, COSTS, MACHINES, REQUESTS, Feature, Takes
 from kvcore.instance import Instance
@@ -150,9 +150,9 @@ def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
         yield _line("alone", certificate.bound, *_goal(certificate.objective, len(instance.requests)))
         return
     proof, scale, before = certificate.proof, 1, min(request.arrival for request in instance.requests)
-    if isinstance(proof, Slots | SlotDual):
+    if isinstance(proof, Slots) or (isinstance(proof, SlotDual) and isinstance(proof.prices, SlotPrices)):
         scale = proof.scale
-        for prices in proof.prices if isinstance(proof, Slots) else (proof.prices,):
+        for prices in (proof.prices,) if isinstance(proof.prices, SlotPrices) else proof.prices:
             yield "prices"
             rows = [getattr(prices, limit.name) for limit in LIMITS]
             for slot in range(-before, max(map(len, rows))):

@@ -84,7 +84,7 @@ class Box(dict[str, Any]):
 
 Shape = Callable[[Any, str], Any]
 Amount = int | Fraction
-MOST_BYTES, MOST_VALUES, MOST_TOKENS, MOST_SLOTS = 2**27, 10**7, 5 * 10**6, 2**18
+MOST_BYTES, MOST_VALUES, MOST_TOKENS = 2**27, 10**7, 5 * 10**6
 MOST_STEPS = 5 * 10**9  # of about 0.1 microseconds, or of 10 bytes
 MOST_TRIED = 4 * 10**6  # batches that are tried in one search: about five minutes
 ONE = 2**64
@@ -391,7 +391,6 @@ RATES: dict[
 }
 MOST_OF = {"total-ttft": 1}  # tokens of a request that matter
 AVERAGES = ("normalized-latency",)  # whose values may be fractions
-FLOWS = tuple(name for name in RATES if name not in MOST_OF)
 PLAIN = ("makespan", "busy-time", "max-flow-time", "late-requests")  # those that are no sums
 OBJECTIVES = (*PLAIN, *RATES)
 TAILS = ("p99-flow-time", "p99-ttft")
@@ -1689,36 +1688,88 @@ class Values:
 
 
 def slot_dual(instance: Box, proof: Box, objective: str) -> Amount:
-    """Kind `slot-dual`: each request pays for its use of each slot, and takes its cheapest way."""
-    prices, scale, limits = proof.prices, proof.scale, limits_of(instance.machine)
+    """Kind `slot-dual`: each request pays for its use of each slot, and takes its cheapest way.
+
+    Of several cases, each with prices, the least counts; in one, segments have ended by the end of slots, or have not.
+    """
+    limits = limits_of(instance.machine)
     if not always_one_tick(instance.cost):
         raise Broken("prices of slots are for batches of one tick")
-    if prices.since or any(most is None and any(prices[name]) for name, most in limits.items()):
-        raise Broken("there are prices of what has no limit, or none from slot 0 on")
-    slots, start = max(len(prices[name]) for name in RESOURCES), min(one.arrival for one in instance.requests)
-    rows = [*zip(*(prices[name] + [0] * (slots - len(prices[name])) for name in RESOURCES), strict=True)]
+    start = min(one.arrival for one in instance.requests)
     unit = lcm(*(Fraction(RATES[objective](one)).denominator for one in instance.requests))
-    total, kinds = -sum((most or 0) * sum(prices[name]) for name, most in limits.items()), dict[Any, Any]()
+    paths, least = dict[str, Alone](), list[Any]()
     for one in instance.requests:
         there = Box(one, arrival=start)
-        kinds.setdefault(but_id(there), (there, []))[1].append(one.arrival - start)
-    for one, arrivals in kinds.values():
-        path = Alone(one, instance, objective, start, unit, False, list(limits.values()))
-        path.index()
-        left, before = [0.0 if over else inf for over in path.over], list[float]()
-        while left != before:  # least ticks until it is over
-            spend(5 * path.size, "the ticks of a request alone")
-            before = left
-            left = [min(n, 1 + min([before[to] for _, to in leads])) for n, leads in zip(left, path.leads, strict=True)]
-        spend(5 * path.size * (slots + 1), "the values of its states")
-        rate = scale * path.w
-        values: list[Any] = [0 if not n else inf if n == inf else rate * (slots + int(n)) for n in left]
-        total += sum(rate * int(left[0]) for t in arrivals if t >= slots)
-        for t in reversed(range(slots)):
-            costs = [sum(map(mul, rows[t], use)) + (rate * (t + 1) if over else 0) for use, over in path.uses]
-            values = [min([costs[use] + values[to] for use, to in leads]) for leads in path.leads]
-            total += (values[0] - rate * t) * arrivals.count(t)
-    return Fraction(total, scale * unit)
+        if but_id(there) not in paths:
+            path = Alone(there, instance, objective, start, unit, False, list(limits.values()))
+            path.index()
+            paths[but_id(there)] = path
+    left = {kind: ticks_left(path) for kind, path in paths.items()}
+    for prices, points in cases_of(proof.prices, {one.id: one for one in instance.requests}):
+        if prices.since or any(most is None and any(prices[name]) for name, most in limits.items()):
+            raise Broken("there are prices of what has no limit, or none from slot 0 on")
+        slots = max(*(len(prices[name]) for name in RESOURCES), *(tick for _, tick, _, _ in points))
+        rows = [*zip(*(prices[name] + [0] * (slots - len(prices[name])) for name in RESOURCES), strict=True)]
+        total: Any = -sum((most or 0) * sum(prices[name]) for name, most in limits.items())
+        alike = dict[Any, list[int]]()
+        for one in instance.requests:
+            known = tuple(point for point in points if point[0] == one.id)
+            alike.setdefault((but_id(Box(one, arrival=start)), known), []).append(one.arrival - start)
+        for (kind, known), arrivals in alike.items():
+            total += paid_by(paths[kind], left[kind], rows, proof.scale, arrivals, known)
+        least.append(total)
+    return Fraction(min(least), proof.scale * unit)
+
+
+Points = tuple[tuple[str, int, int, bool], ...]  # request, tick, tokens, whether it has these tokens then
+
+
+def cases_of(prices: Any, ones: dict[str, Box]) -> Iterator[tuple[Box, Points]]:
+    """Prices, and what is known where they hold: a branch precedes all of its first case, then all of the other."""
+    later: list[Points] = [()]
+    every: list[Any] = [prices] if isinstance(prices, dict) else prices
+    for each in every:
+        if not later:
+            raise Broken("there are prices of no case")
+        points = later.pop()
+        spend(200 * (1 + len(points)), "its cases")
+        if "request" not in each:
+            yield each, points
+        elif each.request not in ones:
+            raise Broken(f"there is no request {each.request}")
+        else:
+            segments = ones[each.request].segments
+            tokens = sum(segment.decode for segment in segments[: each.segment + 1]) + (each.segment >= len(segments))
+            later += [(*points, (each.request, each.slot + 1, tokens, has)) for has in (False, True)]
+    if later:
+        raise Broken("a case has no prices")
+
+
+def ticks_left(path: Alone) -> list[float]:
+    """The least ticks of each state until the request is over."""
+    left, before = [0.0 if over else inf for over in path.over], list[float]()
+    while left != before:
+        spend(5 * path.size, "the ticks of a request alone")
+        before = left
+        left = [min(n, 1 + min([before[to] for _, to in leads])) for n, leads in zip(left, path.leads, strict=True)]
+    return left
+
+
+def paid_by(path: Alone, left: list[float], rows: list[Any], scale: int, arrivals: list[int], known: Points) -> Any:
+    """The least that requests of these arrivals cost and pay, if each is as the points say."""
+    slots, rate = len(rows), scale * path.w
+    spend(5 * path.size * (slots + 1), "the values of its states")
+    values: list[Any] = [0 if not n else inf if n == inf else rate * (slots + int(n)) for n in left]
+    total: Any = sum(rate * int(left[0]) for t in arrivals if t >= slots)
+    for t in reversed(range(slots)):
+        for _, tick, tokens, has in known:
+            if tick == t + 1:
+                values = [v if (n >= tokens) == has else inf for v, (n, _) in zip(values, path.alike, strict=True)]
+        costs = [sum(map(mul, rows[t], use)) + (rate * (t + 1) if over else 0) for use, over in path.uses]
+        values = [min([costs[use] + values[to] for use, to in leads]) for leads in path.leads]
+        if count := arrivals.count(t):
+            total += (values[0] - rate * t) * count
+    return total
 
 
 # --- Kind `enumeration` (the head of kvcore/certificates/enumeration.py). ---------------------------------------------
@@ -2330,161 +2381,6 @@ def note_prefixes(instance: Box) -> Box:
     return Box(instance, machine=Box(instance.machine, partial=True))  # a drop and a reuse are like a drop of a part
 
 
-# --- Kind `tree` (kvcore/certificates/old/paths.py). ------------------------------------------------------------------
-
-
-Window = tuple[float, float]
-Windows = dict[tuple[str, int], Window]
-ANY = (0, inf)  # the first and the last slot in which a segment may end
-
-
-def slot_prices(instance: Box, proof: Box, objective: str) -> Callable[[Windows], Any]:
-    """Every request pays for its use of each slot, and takes its cheapest path.
-
-    A function: the bound where segments, (request, number), end in windows of slots; infinite if none can.
-    """
-    machine = instance.machine
-    if not always_one_tick(instance.cost) or machine.evict or machine.partial or machine.block > 1:
-        raise Broken("trees are for batches of one tick, without evict, partial and larger blocks")
-    T, scale, rows, total = proof.slots, proof.scale, {}, 0
-    if T > MOST_SLOTS:
-        raise NotChecked(f"prices of more than {MOST_SLOTS} slots are not looked at")
-    spend(50 * T, "its slots")
-    for name, most in limits_of(machine).items():
-        if name in ("prefill_tokens", "requests"):
-            continue
-        if len(proof[name]) > T or (most is None and proof[name] and name != "host"):
-            raise Broken(f"{name} has prices and no limit, or more prices than there are slots")
-        rows[name] = ((proof[name] if most is not None else []) + [0] * T)[:T]  # a host without a limit is free
-        total -= (most or 0) * sum(rows[name])
-    start, kinds = min(one.arrival for one in instance.requests), [but_id(one) for one in instance.requests]
-
-    @cache
-    def paid(kind: str, windows: tuple[Window, ...]) -> Any:
-        one = instance.requests[kinds.index(kind)]
-        return Course(one, machine, rows, T, int(RATES[objective](one) * scale), one.arrival - start).cheapest(windows)
-
-    def bound(windows: Windows) -> Any:
-        spend(10 * sum(len(one.segments) for one in instance.requests), "its leaves")
-        each = [
-            paid(kind, tuple(windows.get((one.id, k), ANY) for k in range(len(one.segments))))
-            for kind, one in zip(kinds, instance.requests, strict=True)
-        ]
-        return inf if inf in each else Fraction(total + sum(each), scale)
-
-    return bound
-
-
-def tree(instance: Box, proof: Box, objective: str) -> Amount:
-    """Kind `tree`: segments end in a slot or before, or after it, and each leaf has prices."""
-    prices = cache(lambda p: slot_prices(instance, proof.prices[p], objective))  # none that no leaf names
-    slots = min((each.slots for each in proof.prices), default=0)
-    places = {(one.id, k) for one in instance.requests for k in range(len(one.segments))}
-    sides = [Windows()]  # windows of the nodes to come, the next one last
-    least: Any = inf
-    for node in proof.nodes:
-        if not sides:
-            raise Broken("there are nodes that no branch leads to")
-        windows = sides.pop()
-        if "request" in node:
-            where, t = (node.request, node.segment), node.slot
-            if where not in places or t >= slots:
-                raise Broken(f"there is no segment {where}, or no slot {t} with prices")
-            first, last = windows.get(where, ANY)
-            spend(200 * (1 + len(windows)), "its branches")
-            sides += [windows | {where: (max(first, t + 1), last)}, windows | {where: (first, min(last, t))}]
-        elif node.prices >= len(proof.prices):
-            raise Broken(f"there are no prices {node.prices}")
-        else:
-            least = min(least, prices(node.prices)(windows))
-    if sides or least == inf:
-        raise Broken("a branch lacks a side" if sides else "no leaf has a schedule")
-    return least
-
-
-class Course:
-    """The cheapest path of a request; after slot T all is free but time.
-
-    What follows a leg is a list: the least cost from there on, by slot; beyond its end only time counts.
-    """
-
-    def __init__(self, one: Box, machine: Box, rows: dict[str, list[int]], T: int, rate: int, arrival: int) -> None:
-        self.one, self.machine, self.rows, self.T, self.rate = one, machine, rows, T, rate
-        self.arrival, self.P = arrival, most_prefill(machine)
-        self.paid = [*accumulate(rows["device"] + [0] * output(one), initial=0)]
-
-    def between(self, paid: list[int], first: int, last: int) -> int:
-        """Of running sums, the sum over slots first .. last - 1."""
-        return paid[max(0, min(self.T, last))] - paid[max(0, min(self.T, first))]
-
-    def cheapest(self, windows: tuple[Window, ...]) -> float:
-        """The least that the request pays if its segments end in windows."""
-        legs: list[Any] = []
-        A, m, earliest, before = self.one.prompt, 0, self.arrival, None
-        for segment in self.one.segments:
-            ways = [(0, "discard")] if before is None or before.handling == "discard" else [(m, before.handling)]
-            if before and before.handling == "free":
-                ways.append((0, "discard"))
-            wait, kept = before.duration if before else 0, ways[0][0]
-            legs.append((A, segment.decode, wait, earliest + wait, ways))
-            earliest += wait + (blocks(A - kept, self.P) if self.P else 1) + segment.decode - 1
-            m, before = A + segment.decode - 1, segment.call
-            A = m + 1 + (before.returns if before else 0)
-        after: list[float] = [self.rate * (c - self.arrival) for c in range(self.T + 2)]
-        for leg, (first, last) in zip(reversed(legs), reversed(windows), strict=True):
-            after = self.leg(leg, [cost if first < c <= last + 1 else inf for c, cost in enumerate(after)])
-        return self.at(after, self.arrival)
-
-    def at(self, after: list[float], c: int) -> float:
-        """What follows from slot c on."""
-        return after[c] if c < len(after) else after[-1] + self.rate * (c - len(after) + 1)
-
-    def leg(self, leg: Any, after: list[float]) -> list[float]:
-        """By slot c after the segment before: the least from there on; `ways` are (KV kept in a call, how)."""
-        A, d, wait, earliest, ways = leg
-        slots, best = range(self.T + 2), []
-        spend(20 * self.T * len(ways), "its slots")
-        for m, how in ways:
-            hold = [0, *accumulate(self.holding(z, m, how) for z in range(self.T))]
-            work = self.tokens(A, m, d, earliest, after, how)
-            best.append([work(c + wait) + self.between(hold, c, c + wait) for c in slots])
-        return [min(each) for each in zip(*best, strict=True)]
-
-    def tokens(self, A: int, m: int, d: int, earliest: int, after: list[float], how: str) -> Callable[[int], float]:
-        """The least from slot c on, a function of c, if then the work for d tokens may begin.
-
-        The first of them comes with A resident; m tokens are held until its work begins.
-        """
-        T, P, n = self.T, self.P, blocks(A - m, self.P) if self.P else 1
-        spend((T + 1) * (20 + d + min(n, T)), "its slots")
-        hold = [0, *accumulate(self.holding(z, m, how) for z in range(T))]
-        least = [0] * min(earliest, T) + list(accumulate(self.rows["tokens"][earliest:], min))  # the least price so far
-        cost: list[float] = []  # by f, the slot of the first token (T: any later one), with what is held from slot 0 on
-        for f in range(T):
-            paid: float = hold[max(0, f - n + 1)] + self.decodes(f, A, d) + self.at(after, f + d)
-            paid += sum(self.holding(f - j, A - j * P, "preserve") for j in range(1, min(n, f + 1)) if P)
-            cost.append(paid + (A - m) * least[f] + sum(least[f + 1 : f + d]))
-        cost.append(hold[T] + self.at(after, T + d))
-        cost = list(accumulate(reversed(cost), min))[::-1]
-
-        def since(c: int) -> float:
-            f = c + n - 1
-            return (cost[f] if f <= T else hold[T] + self.at(after, f + d)) - hold[min(T, c)]
-
-        return since
-
-    def holding(self, z: int, m: int, how: str) -> int:
-        """What m tokens of KV pay in slot z: on the device, or on the host where that is cheaper and allowed."""
-        if how == "discard" or z >= self.T:
-            return 0
-        device = self.rows["device"][z]
-        return m * (device if how == "preserve" else min(device, self.rows["host"][z]))
-
-    def decodes(self, f: int, A: int, d: int) -> int:
-        """What d tokens, the first in slot f with A resident, pay for the device."""
-        return (A + d - 1) * self.paid[f + d] - A * self.paid[f] - sum(self.paid[f + 1 : f + d])
-
-
 # --- Kind `shares` (docs/bounds.md, Shares of time). ------------------------------------------------------------------
 
 
@@ -2826,11 +2722,8 @@ def late_tail(instance: Box, proof: Box, objective: str) -> Amount:
 
 part, price = integer(0, 1024), integer(0, 2**50)
 DIVISION = {"functions": [part], "packs": (integer(1), 1), **dict.fromkeys(PARTS, (part, 0))}
-PRICES = {
-    "scale": integer(1), "slots": integer(1, 2**21), **dict.fromkeys(("device", "host", "tokens"), ([price], [])),
-}  # fmt: skip
 SLOTS = {"since": (integer(0, 2**16), 0), **dict.fromkeys(RESOURCES, ([price], []))}
-BRANCH = {"request": text, "segment": number, "slot": number}
+BRANCH = {"request": text, "segment": number, "slot": integer(0, 2**16)}
 SPEED = {
     **DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
     "cells": (integer(1, 64), 1), "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
@@ -2874,21 +2767,22 @@ def windows(value: Any, where: str) -> Any:
     return value
 
 
-def node(value: Any, where: str) -> Any:
-    """A node of a tree: a branch or a leaf."""
-    return shaped(value, BRANCH if isinstance(value, dict) and "request" in value else {"prices": number}, where)
+def cases(value: Any, where: str) -> Any:
+    """Prices of slots, or branches to several."""
+    if isinstance(value, list):
+        return [
+            shaped(each, BRANCH if isinstance(each, dict) and "request" in each else SLOTS, where) for each in value
+        ]
+    return shaped(value, SLOTS, where)
 
 
-EMPTY: dict[str, Any] = dict.fromkeys(("windows", "requests"), (none, []))
-TREE = {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, **EMPTY}], "nodes": [node]}
 KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[str, ...]]] = {
     # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, (*OBJECTIVES, TAIL)),
     "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *RATES)),
     "late-windows": (late_windows, {**DIVISION, "rows": ([window], [])}, ("late-requests",)),
     "late-tail": (late_tail, {"within": number, "proof": windows}, (TAIL,)),
-    "slot-dual": (slot_dual, {"scale": integer(1, 2**40), "prices": SLOTS}, tuple(RATES)),
-    "tree": (tree, TREE, FLOWS),
+    "slot-dual": (slot_dual, {"scale": integer(1, 2**40), "prices": cases}, tuple(RATES)),
     "speed": (speed, SPEED, tuple(RATES)),
     "configurations": (configurations, CONFIGURATIONS, ("total-flow-time",)),
     "events": (exhaustive, EVENTS, (*PLAIN, "total-flow-time")),

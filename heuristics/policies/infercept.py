@@ -311,40 +311,6 @@ class ByType(InferceptBase):
         return call_type(job) in LONG
 
 
-class ByDuration(InferceptBase):
-    """Chunks; a call is handled by its duration: from some seconds on it discards, from fewer it swaps, or preserves.
-
-    The batch is that of `infercept`; the release's is not known. A call is swapped whole as it starts, or preserved if
-    the host has no room for it; it comes back within the limit.
-
-    Running time: as infercept-chunked-discard.
-    Source: InferCept's released code (arXiv 2402.01869): H-S (swap from 4 s), H-D (discard from 7 s), H-B (both).
-    """
-
-    name = "infercept-hb"
-    knows = "predictions"
-    swap_from: int | None = 4  # seconds (None: never)
-    discard_from: int | None = 7
-
-    def start(self, view: View) -> None:
-        super().start(view)
-        self.tick = view.tick_seconds
-
-    def at_call(self, job: Job, plan: Plan) -> None:
-        seconds = job.demand.durations[job.segment - 1] * self.tick
-        if self.discard_from is not None and seconds >= self.discard_from:
-            self.discard(job, plan)
-        elif self.swap_from is not None and seconds >= self.swap_from and self.host_takes(job, plan):
-            self.swap(job, plan)
-
-
-BY_DURATION = (
-    ByDuration().called("infercept-hs", "Chunks; calls of 4 s swap, shorter ones preserve", discard_from=None),
-    ByDuration().called("infercept-hd", "Chunks; calls of 7 s discard, shorter ones preserve", swap_from=None),
-    ByDuration(),
-)
-
-
 class Infercept(InferceptBase):
     """Decodes, chunks and swap-ins by original arrival; calls swap as a batch hides, else as wastes least.
 

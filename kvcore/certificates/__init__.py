@@ -24,6 +24,7 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
 * `slot_dual`: price 0 in slots after the last. Payments are left out, which are at least 0; time counts.
 * `slot_dual`: sums in 64 bits. No state holds, and no option takes, more than a limit: a value is at most the rate
   times the time of the fastest way and all payments for the limits, below 2^59, else refused.
+* `slot_dual.PricedRequests._cost`: infinity where no way is as a case says. Another case has the schedules.
 * `slot_dual.PricedRequests.left`: 2^16 ticks where a request cannot be over. It takes no fewer.
 * `slot_kernels.NEVER`: 2^60 for a state that cannot be over in time. No value is more.
 * `configurations._network`: 1 for starts before release or when they no longer pay. Without a start that costs 0 or
@@ -69,12 +70,10 @@ from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.in_order import InOrder
 from kvcore.certificates.late_windows import LateWindows
-from kvcore.certificates.old.prices import Prices
-from kvcore.certificates.old.tree import Branch, Leaf, Tree
 from kvcore.certificates.pairs import Pairs
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
-from kvcore.certificates.slot_dual import SlotDual
+from kvcore.certificates.slot_dual import Branch, SlotDual
 from kvcore.certificates.slots import SlotPrices, Slots
 from kvcore.certificates.speed import PricedLine, Speed
 from kvcore.certificates.tail import LateTail
@@ -92,17 +91,14 @@ __all__ = [
     "InvalidCertificate",
     "LateTail",
     "LateWindows",
-    "Leaf",
     "Pairs",
     "PricedLine",
-    "Prices",
     "Proof",
     "Shares",
     "SlotDual",
     "SlotPrices",
     "Slots",
     "Speed",
-    "Tree",
     "certify",
     "read_certificate",
     "recompute",

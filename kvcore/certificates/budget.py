@@ -33,7 +33,7 @@ class Most:
     local_states, local_options = 200_000, 2_000_000  # of all requests, by tick
     compared, pairs = 2**31, 2**28  # options and states of a kind; above, no simulation is computed
     slots, rate = 2**16, 2**40  # ticks, and the cost of one
-    nodes, tree_slots = 2**15, 2**21  # of `tree`
+    nodes = 2**15  # of cases, with their prices
 
 
 class Work:
@@ -53,7 +53,7 @@ class Work:
     joint_try = 60
     compare = 6  # two options of a state, or of two states
     value = 10  # an option in a slot, under a vector of prices
-    visit = 20_000  # a node of a tree, and a request with branches above a leaf
+    visit = 20_000  # a case, and a branch above it
     sweep = 4  # a state or an option, in a sweep over a graph
 
 

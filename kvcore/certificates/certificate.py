@@ -18,7 +18,6 @@ from kvcore.certificates.events import Events
 from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.in_order import InOrder
 from kvcore.certificates.late_windows import LateWindows
-from kvcore.certificates.old.tree import Tree
 from kvcore.certificates.pairs import Pairs
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
@@ -48,8 +47,7 @@ AnyProof = Annotated[
     | SlotDual
     | Slots
     | Speed
-    | LateTail
-    | Tree,
+    | LateTail,
     Field(discriminator="kind"),
 ]
 

@@ -87,16 +87,13 @@ class Division(Proof):
 
 
 class Shares(Division):
-    """Every output token has a share of machine time: no batch is shorter than the shares of what is in it.
-
-    For sums over requests, `alone` are the 1024ths of each request's time that count as if it was alone (empty: all 0).
-    """
+    """Every output token has a share of machine time: no batch is shorter than the shares of what is in it."""
 
     kind: Literal["shares"] = "shares"
     takes: ClassVar = Takes(RULES | OBJECTIVES | {Feature.SHARED, Feature.LAYOUT})
-    alone: Annotated[tuple[Proportion, ...], Field(max_length=1_000_000)] = ()
+    alone: tuple[()] = ()
     windows: tuple[()] = ()
-    """Always empty: a key of older files."""
+    """Always empty, as `alone`: keys of older files."""
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the best value of one interruptible machine that serves requests their shares."""
@@ -112,13 +109,7 @@ class Shares(Division):
             return priced.last(by_flow=True)
         if objective == "late-requests":
             return priced.late()
-        return priced.total(objective, self.alone)
-
-    def check(self, instance: Instance) -> None:
-        """Raise InvalidCertificate where the numbers do not fit the instance."""
-        super().check(instance)
-        if len(self.alone) not in (0, len(instance.requests)):
-            raise InvalidCertificate(f"alone has {len(self.alone)} parts for {len(instance.requests)} requests")
+        return priced.total(objective)
 
     @property
     def why(self) -> str:
@@ -238,10 +229,10 @@ class PricedSteps:
             for release, tail, amount, owner in zip(*(column.tolist() for column in columns), strict=True)
         ]
 
-    def total(self, objective: str, parts_alone: tuple[int, ...]) -> Fraction:
+    def total(self, objective: str) -> Fraction:
         """Return the least sum of weighted flow times (total-ttft: to first tokens), by mean busy times.
 
-        Each request counts by its shares for its part, and else alone.
+        A request without shares counts alone.
         """
         weights = [weight(request, objective) for request in self.instance.requests]
         goal = (self.steps.first[:-1] if objective == "total-ttft" else self.steps.first[1:] - 1).tolist()
@@ -249,14 +240,12 @@ class PricedSteps:
         if objective == "total-ttft":
             work = np.where(np.isin(np.arange(len(work)), goal), work, 0)
         sums, alone = self.steps.sums(work), [int(self.done[end]) << bits for end in goal]
-        parts = [UNIT - part if amount else 0
-                 for part, amount in zip(parts_alone or [0] * len(sums), sums, strict=True)]  # fmt: skip
-        order = [part * w / (amount or 1) for part, w, amount in zip(parts, weights, sums, strict=True)]
+        order = [w / (amount or 1) for w, amount in zip(weights, sums, strict=True)]
         rank = {value: place for place, value in enumerate(sorted(set(order), reverse=True))}
         pieces = [
             piece._replace(rank=rank[order[piece.owner]])
             for piece in self._pieces(work, bits, self.done - self.ticks, self.done, self.arrivals)
-            if piece.work and parts[piece.owner]
+            if piece.work
         ]
         means = [
             (moment + (tail << bits)) // (2 * (amount or 1)) - (arrival << bits)
@@ -265,8 +254,8 @@ class PricedSteps:
             )
         ]
         total = 0
-        for part, mean, own, w in zip(parts, means, alone, weights, strict=True):
-            total += (part * mean + (UNIT - part) * own) * w.numerator // w.denominator
+        for amount, mean, own, w in zip(sums, means, alone, weights, strict=True):
+            total += UNIT * (mean if amount else own) * w.numerator // w.denominator
         return Fraction(total, UNIT << bits)
 
     def _tails(self, work: Integers, goal: list[int]) -> list[int]:

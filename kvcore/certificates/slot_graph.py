@@ -23,6 +23,7 @@ from kvcore.metrics import SUMS, scale_of, weight
 Integers = npt.NDArray[np.int64]
 
 OF_OPTIONS = ("use", "acts", "decodes", "prefills", "ends")
+OF_STATES = ("blocks", "host", "over", "done", "rate", "deadline")
 
 
 class Graphs(NamedTuple):
@@ -247,7 +248,7 @@ class LocalGraphs(RequestGraph):
         reduced = graphs._replace(
             first=first, next=place[same[graphs.next[option]]], idle=place[same[graphs.idle[stands]]],
             **{name: getattr(graphs, name)[option] for name in OF_OPTIONS},
-            **{name: getattr(graphs, name)[stands] for name in ("blocks", "host", "over", "done", "rate", "deadline")},
+            **{name: getattr(graphs, name)[stands] for name in OF_STATES},
         )  # fmt: skip
         better_first = np.searchsorted(place[worse], np.arange(int(stands.sum()) + 1))
         return Reduced(
@@ -293,3 +294,13 @@ def _with_options(graphs: Graphs, kept: Any) -> Graphs:
     first = np.concatenate(([0], np.cumsum(kept)))[graphs.first]
     options = {name: getattr(graphs, name)[kept] for name in ("next", *OF_OPTIONS)}
     return graphs._replace(first=first, **options)
+
+
+def of_kind(graphs: Graphs, start: int, stop: int) -> Graphs:
+    """Return the graph of one kind alone, whose states these are."""
+    options = slice(graphs.first[start], graphs.first[stop])
+    return graphs._replace(
+        first=graphs.first[start : stop + 1] - options.start, next=graphs.next[options] - start,
+        idle=graphs.idle[start:stop] - start, **{name: getattr(graphs, name)[options] for name in OF_OPTIONS},
+        **{name: getattr(graphs, name)[start:stop] for name in OF_STATES},
+    )  # fmt: skip

@@ -121,7 +121,7 @@ def values(graphs, prices, since, scale, last):
         now = cheapest[t - since]
         for i in range(states):
             if graphs.done[i]:
-                now[i] = 0
+                now[i] = cheapest[t + 1 - since, i]
                 continue
             if t >= graphs.deadline[i] and not graphs.over[i]:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from math import inf, lcm
 from operator import mul
@@ -14,33 +15,85 @@ from library.checker.slots import Alone
 
 
 def slot_dual(instance: Box, proof: Box, objective: str) -> Amount:
-    """Kind `slot-dual`: each request pays for its use of each slot, and takes its cheapest way."""
-    prices, scale, limits = proof.prices, proof.scale, limits_of(instance.machine)
+    """Kind `slot-dual`: each request pays for its use of each slot, and takes its cheapest way.
+
+    Of several cases, each with prices, the least counts; in one, segments have ended by the end of slots, or have not.
+    """
+    limits = limits_of(instance.machine)
     if not always_one_tick(instance.cost):
         raise Broken("prices of slots are for batches of one tick")
-    if prices.since or any(most is None and any(prices[name]) for name, most in limits.items()):
-        raise Broken("there are prices of what has no limit, or none from slot 0 on")
-    slots, start = max(len(prices[name]) for name in RESOURCES), min(one.arrival for one in instance.requests)
-    rows = [*zip(*(prices[name] + [0] * (slots - len(prices[name])) for name in RESOURCES), strict=True)]
+    start = min(one.arrival for one in instance.requests)
     unit = lcm(*(Fraction(RATES[objective](one)).denominator for one in instance.requests))
-    total, kinds = -sum((most or 0) * sum(prices[name]) for name, most in limits.items()), dict[Any, Any]()
+    paths, least = dict[str, Alone](), list[Any]()
     for one in instance.requests:
         there = Box(one, arrival=start)
-        kinds.setdefault(but_id(there), (there, []))[1].append(one.arrival - start)
-    for one, arrivals in kinds.values():
-        path = Alone(one, instance, objective, start, unit, False, list(limits.values()))
-        path.index()
-        left, before = [0.0 if over else inf for over in path.over], list[float]()
-        while left != before:  # least ticks until it is over
-            spend(5 * path.size, "the ticks of a request alone")
-            before = left
-            left = [min(n, 1 + min([before[to] for _, to in leads])) for n, leads in zip(left, path.leads, strict=True)]
-        spend(5 * path.size * (slots + 1), "the values of its states")
-        rate = scale * path.w
-        values: list[Any] = [0 if not n else inf if n == inf else rate * (slots + int(n)) for n in left]
-        total += sum(rate * int(left[0]) for t in arrivals if t >= slots)
-        for t in reversed(range(slots)):
-            costs = [sum(map(mul, rows[t], use)) + (rate * (t + 1) if over else 0) for use, over in path.uses]
-            values = [min([costs[use] + values[to] for use, to in leads]) for leads in path.leads]
-            total += (values[0] - rate * t) * arrivals.count(t)
-    return Fraction(total, scale * unit)
+        if but_id(there) not in paths:
+            path = Alone(there, instance, objective, start, unit, False, list(limits.values()))
+            path.index()
+            paths[but_id(there)] = path
+    left = {kind: ticks_left(path) for kind, path in paths.items()}
+    for prices, points in cases_of(proof.prices, {one.id: one for one in instance.requests}):
+        if prices.since or any(most is None and any(prices[name]) for name, most in limits.items()):
+            raise Broken("there are prices of what has no limit, or none from slot 0 on")
+        slots = max(*(len(prices[name]) for name in RESOURCES), *(tick for _, tick, _, _ in points))
+        rows = [*zip(*(prices[name] + [0] * (slots - len(prices[name])) for name in RESOURCES), strict=True)]
+        total: Any = -sum((most or 0) * sum(prices[name]) for name, most in limits.items())
+        alike = dict[Any, list[int]]()
+        for one in instance.requests:
+            known = tuple(point for point in points if point[0] == one.id)
+            alike.setdefault((but_id(Box(one, arrival=start)), known), []).append(one.arrival - start)
+        for (kind, known), arrivals in alike.items():
+            total += paid_by(paths[kind], left[kind], rows, proof.scale, arrivals, known)
+        least.append(total)
+    return Fraction(min(least), proof.scale * unit)
+
+
+Points = tuple[tuple[str, int, int, bool], ...]  # request, tick, tokens, whether it has these tokens then
+
+
+def cases_of(prices: Any, ones: dict[str, Box]) -> Iterator[tuple[Box, Points]]:
+    """Prices, and what is known where they hold: a branch precedes all of its first case, then all of the other."""
+    later: list[Points] = [()]
+    every: list[Any] = [prices] if isinstance(prices, dict) else prices
+    for each in every:
+        if not later:
+            raise Broken("there are prices of no case")
+        points = later.pop()
+        spend(200 * (1 + len(points)), "its cases")
+        if "request" not in each:
+            yield each, points
+        elif each.request not in ones:
+            raise Broken(f"there is no request {each.request}")
+        else:
+            segments = ones[each.request].segments
+            tokens = sum(segment.decode for segment in segments[: each.segment + 1]) + (each.segment >= len(segments))
+            later += [(*points, (each.request, each.slot + 1, tokens, has)) for has in (False, True)]
+    if later:
+        raise Broken("a case has no prices")
+
+
+def ticks_left(path: Alone) -> list[float]:
+    """The least ticks of each state until the request is over."""
+    left, before = [0.0 if over else inf for over in path.over], list[float]()
+    while left != before:
+        spend(5 * path.size, "the ticks of a request alone")
+        before = left
+        left = [min(n, 1 + min([before[to] for _, to in leads])) for n, leads in zip(left, path.leads, strict=True)]
+    return left
+
+
+def paid_by(path: Alone, left: list[float], rows: list[Any], scale: int, arrivals: list[int], known: Points) -> Any:
+    """The least that requests of these arrivals cost and pay, if each is as the points say."""
+    slots, rate = len(rows), scale * path.w
+    spend(5 * path.size * (slots + 1), "the values of its states")
+    values: list[Any] = [0 if not n else inf if n == inf else rate * (slots + int(n)) for n in left]
+    total: Any = sum(rate * int(left[0]) for t in arrivals if t >= slots)
+    for t in reversed(range(slots)):
+        for _, tick, tokens, has in known:
+            if tick == t + 1:
+                values = [v if (n >= tokens) == has else inf for v, (n, _) in zip(values, path.alike, strict=True)]
+        costs = [sum(map(mul, rows[t], use)) + (rate * (t + 1) if over else 0) for use, over in path.uses]
+        values = [min([costs[use] + values[to] for use, to in leads]) for leads in path.leads]
+        if count := arrivals.count(t):
+            total += (values[0] - rate * t) * count
+    return total

@@ -51,7 +51,7 @@ class Box(dict[str, Any]):
 
 Shape = Callable[[Any, str], Any]
 Amount = int | Fraction
-MOST_BYTES, MOST_VALUES, MOST_TOKENS, MOST_SLOTS = 2**27, 10**7, 5 * 10**6, 2**18
+MOST_BYTES, MOST_VALUES, MOST_TOKENS = 2**27, 10**7, 5 * 10**6
 MOST_STEPS = 5 * 10**9  # of about 0.1 microseconds, or of 10 bytes
 MOST_TRIED = 4 * 10**6  # batches that are tried in one search: about five minutes
 ONE = 2**64

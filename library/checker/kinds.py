@@ -23,7 +23,6 @@ from library.checker.files import (
     headed,
     integer,
     number,
-    one_of,
     optional,
     shaped,
     spent,
@@ -32,11 +31,10 @@ from library.checker.files import (
 )
 from library.checker.fresh import fresh
 from library.checker.instance import RESOURCES, output, sha256
-from library.checker.objectives import AVERAGES, FLOWS, OBJECTIVES, PLAIN, RATES, TAIL, tail_of
+from library.checker.objectives import AVERAGES, OBJECTIVES, PLAIN, RATES, TAIL, tail_of
 from library.checker.order import in_order
 from library.checker.pairs import pairs
 from library.checker.prefixes import note_prefixes
-from library.checker.prices import tree
 from library.checker.shares import PARTS, shares
 from library.checker.slots import slots
 from library.checker.speed import speed
@@ -45,11 +43,8 @@ from library.checker.windows import late_windows
 
 part, price = integer(0, 1024), integer(0, 2**50)
 DIVISION = {"functions": [part], "packs": (integer(1), 1), **dict.fromkeys(PARTS, (part, 0))}
-PRICES = {
-    "scale": integer(1), "slots": integer(1, 2**21), **dict.fromkeys(("device", "host", "tokens"), ([price], [])),
-}  # fmt: skip
 SLOTS = {"since": (integer(0, 2**16), 0), **dict.fromkeys(RESOURCES, ([price], []))}
-BRANCH = {"request": text, "segment": number, "slot": number}
+BRANCH = {"request": text, "segment": number, "slot": integer(0, 2**16)}
 SPEED = {
     **DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
     "cells": (integer(1, 64), 1), "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
@@ -93,21 +88,22 @@ def windows(value: Any, where: str) -> Any:
     return value
 
 
-def node(value: Any, where: str) -> Any:
-    """A node of a tree: a branch or a leaf."""
-    return shaped(value, BRANCH if isinstance(value, dict) and "request" in value else {"prices": number}, where)
+def cases(value: Any, where: str) -> Any:
+    """Prices of slots, or branches to several."""
+    if isinstance(value, list):
+        return [
+            shaped(each, BRANCH if isinstance(each, dict) and "request" in each else SLOTS, where) for each in value
+        ]
+    return shaped(value, SLOTS, where)
 
 
-EMPTY: dict[str, Any] = dict.fromkeys(("windows", "requests"), (none, []))
-TREE = {"prices": [{"kind": (one_of("prices"), "prices"), **PRICES, **EMPTY}], "nodes": [node]}
 KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[str, ...]]] = {
     # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, (*OBJECTIVES, TAIL)),
     "shares": (shares, {**DIVISION, "alone": (none, []), "windows": (none, [])}, ("busy-time", *RATES)),
     "late-windows": (late_windows, {**DIVISION, "rows": ([window], [])}, ("late-requests",)),
     "late-tail": (late_tail, {"within": number, "proof": windows}, (TAIL,)),
-    "slot-dual": (slot_dual, {"scale": integer(1, 2**40), "prices": SLOTS}, tuple(RATES)),
-    "tree": (tree, TREE, FLOWS),
+    "slot-dual": (slot_dual, {"scale": integer(1, 2**40), "prices": cases}, tuple(RATES)),
     "speed": (speed, SPEED, tuple(RATES)),
     "configurations": (configurations, CONFIGURATIONS, ("total-flow-time",)),
     "events": (exhaustive, EVENTS, (*PLAIN, "total-flow-time")),

@@ -23,7 +23,6 @@ RATES: dict[
 }
 MOST_OF = {"total-ttft": 1}  # tokens of a request that matter
 AVERAGES = ("normalized-latency",)  # whose values may be fractions
-FLOWS = tuple(name for name in RATES if name not in MOST_OF)
 PLAIN = ("makespan", "busy-time", "max-flow-time", "late-requests")  # those that are no sums
 OBJECTIVES = (*PLAIN, *RATES)
 TAILS = ("p99-flow-time", "p99-ttft")

@@ -59,8 +59,7 @@ def proofs(instance, objective, draw):
             yield proof.replace(memory=UNIT // 3, packing=UNIT - UNIT // 3, packs=draw.randint(1, 4))
         parts = [draw.random() for _ in proof.functions]
         functions = tuple(int(UNIT * part / sum(parts)) for part in parts)
-        alone = tuple(draw.randint(0, UNIT) for _ in instance.requests)
-        yield from (proof, proof.replace(functions=functions, alone=alone))
+        yield from (proof, proof.replace(functions=functions))
 
 
 def compared(cases):
@@ -206,7 +205,6 @@ BAD = {
     "add up to more than 1024": WHOLE.replace(memory=UNIT, tokens=1),
     "parts of one thing": WHOLE.replace(functions=(UNIT, 1)),
     "there are 2 lines, not 1": WHOLE.replace(functions=(UNIT,)),
-    "alone has 2 parts for 3 requests": WHOLE.replace(alone=(1, 1)),
     "cannot be shared by requests": WHOLE.replace(memory=0, requests=1),
 }
 

@@ -76,11 +76,10 @@ def test_the_table_of_claims_with_one_checker():
     ones = tuple(Request(id=id, prompt=1, slo=Slo(latency=1), segments=(Segment(decode=2),)) for id in "AB")
     both = Instance(machine=Machine(memory=2, chunked=False, pause=False), requests=ones)
     whole = {"functions": (1024, 0), "memory": 1024}
-    prices, windows = kinds.Prices(scale=1, slots=1), kinds.LateWindows(**whole)
+    windows = kinds.LateWindows(**whole)
     proofs = [
         kinds.Alone(), kinds.Shares(**whole), windows, kinds.LateTail(within=0, proof=windows),
-        kinds.Tree(prices=(prices,), nodes=(kinds.Leaf(prices=0),)), kinds.Fresh(labels=9), kinds.Pairs(),
-        kinds.InOrder(scale=1, price=()),
+        kinds.Fresh(labels=9), kinds.Pairs(), kinds.InOrder(scale=1, price=()),
         kinds.Speed(**whole, slot=1, scale=1, price=(1, 1), within=2), kinds.Events(states=99),
         kinds.Configurations(memory=(), starts=(0, 0)), kinds.Enumeration(states=99),
         kinds.Slots(target=1, scale=1, prices=(kinds.SlotPrices(),), states=99, tries=999),

@@ -13,7 +13,6 @@ from unittest import mock
 
 from kvcore import OBJECTIVES, BadInput, Instance
 from kvcore.certificates import Certificate, InvalidCertificate, certify, verify_certificate
-from kvcore.certificates.old.tree import Tree
 from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import Slots
 from kvcore.files import parse
@@ -34,17 +33,16 @@ from tests.support.random_proofs import (
     random_slots,
     random_speed,
     random_tail,
-    random_tree,
     with_lines,
 )
 
 MUTANTS = 12
 KINDS = ("alone", "configurations", "enumeration", "events", "fresh", "in-order", "late-tail", "late-windows", "pairs",
-         "shares", "slot-dual", "slots", "speed", "tree")  # fmt: skip
+         "shares", "slot-dual", "slots", "speed")  # fmt: skip
 STEPS = 3 * 10**6
 """Steps that `library/check.py` may take for a certificate."""
 WORTHLESS = "-999999999999"
-ROUNDED = ("late-windows", "speed", "tree")
+ROUNDED = ("late-windows", "speed")
 """Kinds of which kvbound proves a little less: it rounds to 1/scale, and leaves out parts after the last slot."""
 SEARCHED = ("configurations", "enumeration", "events", "fresh", "late-tail", "slots")
 """Kinds of which one of the checkers may look further than the other."""
@@ -161,9 +159,6 @@ def random_proofs(case: Case, draw: Random, best: Value) -> Iterator[Any]:
         yield random_fresh(draw, case.instance)
         yield random_in_order(draw, case.instance)
         yield random_late_windows(draw, case.instance)
-    if Tree.takes.why_not("tree", case.instance, case.objective) is None:
-        for _ in range(4):
-            yield random_tree(draw, case.instance)
     if SlotDual.takes.why_not("slot-dual", case.instance, case.objective) is None:
         for _ in range(4):
             with contextlib.suppress(InvalidCertificate):

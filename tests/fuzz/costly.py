@@ -67,28 +67,18 @@ def proof(draw: Random, instance: Instance) -> Proof:
         top = size(draw, most)
         return tuple(size(draw, top) for _ in range(draw.choice([0, 0, 1, 5, longest])))
 
-    def prices(slots: int) -> Any:
-        machine, longest = instance.machine, min(slots, 2000)
-        given = {"device": machine.memory, "tokens": machine.batch_tokens}
-        rows = {name: row(longest=longest)[:slots] for name, limit in given.items()
-                if limit is not None or draw.random() < 0.05}  # fmt: skip
-        return kinds.Prices(scale=size(draw, 2**40, 1), slots=slots, **rows)
+    def prices() -> Any:
+        return kinds.SlotPrices(device=row(), tokens=row(longest=20))
 
     parts = len(lines(instance.cost))
     division: dict[str, Any] = {"functions": (UNIT // parts,) * parts, "packs": size(draw, 1000, 1)}
     if instance.machine.memory is not None:
         division[draw.choice(["memory", "packing"])] = UNIT
-    kind = draw.choice(["alone", "shares", "tree", "speed", "slot-dual", "slots", "events", "fresh", "configurations",
+    kind = draw.choice(["alone", "shares", "speed", "slot-dual", "slots", "events", "fresh", "configurations",
                         "enumeration"])  # fmt: skip
     match kind:
         case "shares":
             return kinds.Shares(**division)
-        case "tree":
-            slots, leaves = size(draw, 10**4, 1), draw.choice([1, 3, 300])
-            branches = [kinds.Branch(request=draw.choice(instance.requests).id, segment=0, slot=draw.randrange(slots))
-                        for _ in range(leaves - 1)]  # fmt: skip
-            ends = [kinds.Leaf(prices=0) for _ in range(leaves)]
-            return kinds.Tree(prices=(prices(slots),), nodes=(*branches, *ends))
         case "speed":
             fees = tuple(row(9)[:1000] for _ in alike(instance.requests)) if draw.random() < 0.5 else ()
             ratios = tuple(sorted(draw.sample(range(1025, 5000), draw.choice([0, 3, 60]))))
@@ -99,8 +89,10 @@ def proof(draw: Random, instance: Instance) -> Proof:
                                level=draw.randint(0, UNIT), ratios=ratios, fees=fees, fee=draw.choice([0, UNIT]),
                                ordered=draw.random() < 0.5)  # fmt: skip
         case "slot-dual":
-            rows = {"device": row(), "tokens": row(longest=20)}
-            return kinds.SlotDual(scale=size(draw, 2**40, 1), prices=kinds.SlotPrices(**rows))
+            leaves = draw.choice([1, 3, 300])
+            branches = [kinds.Branch(request=draw.choice(instance.requests).id, segment=0, slot=size(draw, 2**16))
+                        for _ in range(leaves - 1)]  # fmt: skip
+            return kinds.SlotDual(scale=size(draw, 2**40, 1), prices=(*branches, *(prices() for _ in range(leaves))))
         case "slots":
             given = (0, *(size(draw, 2**16) for _ in range(draw.choice([0, 0, 1, 1999]))))
             vectors = tuple(
@@ -169,7 +161,7 @@ def check(case: Case, seen: Counter[str]) -> None:
             seen[f"{too} {drawn.kind}"] += 1
 
 
-EVERY = ("configurations", "events", "fresh", "shares", "slot-dual", "slots", "speed", "tree")
+EVERY = ("configurations", "events", "fresh", "shares", "slot-dual", "slots", "speed")
 REACH = {f"refused {kind}" for kind in EVERY if kind != "shares"} | {f"too much {kind}" for kind in EVERY} | {
     f"proved {kind}" for kind in ("alone", "enumeration", "events", "fresh", "shares", "speed")} | {
     "too much enumeration"}  # fmt: skip

@@ -174,9 +174,6 @@ HAND = {
     "4: nothing is admitted while a swapped request waits": (
         "A 60 1/1s 1; B 70 5 @1; C 10 1 @3", {"memory": 100, "host_memory": 100},
         {"swap": "A=7 B=6 C=8", "vllm": "A=8 B=7 C=4"}),
-    # A calls for 5 s with 60 tokens
-    "7: a full host preserves": ("A 60 1/5 1", {"memory": 100, "host_memory": 10}, {
-        "infercept-hs": "A/1=preserve", "infercept-hb": "A/1=preserve"}),
     # blocks of 4, 8 in all: A holds one, with room for its next token, and B the other: the last comer goes
     "8: a released decode needs a free block": ("A 2 3; B 2 3", {"memory": 8, "block": 4}, {
         "sarathi": "* | A1 B1", **dict.fromkeys(("sarathi-serve", "vllm", "vllm-vidur"), "* | A1 -B2")}),
@@ -423,12 +420,6 @@ HAND = {
     # A refills 11 (10, and the token it generated)
     "chunks fill the batch beside the decodes": (
         "A 10 1/5 1; B 6 60", ALONE, {"infercept-chunked-discard": "* | * | B1 -A10 | B1 A7 | B1 A4"}),
-    # thresholds of 4 and 7 s, at half a second a tick
-    **{f"a handling by duration, {ticks} ticks": (
-        f"A 10 1/{ticks} 1; B 6 60", ALONE | {"host_memory": None, "tick": "1/2"},
-        {f"infercept-{name}": f"A/1={how}" for name, how in zip(("hs", "hd", "hb"), hows.split(), strict=True)})
-       for ticks, hows in ((7, "preserve preserve preserve"), (8, "swap preserve swap"), (13, "swap preserve swap"),
-                           (14, "swap discard discard"))},
     # R = 1, c = 10 - 1 = 9, n = 0. Discard: l (R + l): 20 and 30, less than 4 x 90 and 5 x 90. X is dropped, Y is the
     # target: for B's ninth token Y loses its last
     "as released all are dropped but the worst, and that is swapped on demand": (

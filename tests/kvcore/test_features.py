@@ -28,7 +28,6 @@ from kvcore.certificates import (
     SlotDual,
     Slots,
     Speed,
-    Tree,
     certify,
     verify_certificate,
 )
@@ -39,7 +38,7 @@ from kvcore.errors import BadInput
 from kvcore.features import CALLS, NAMED, NOTHING, RULES, Feature, features
 from kvcore.features import OBJECTIVES as WHOLE
 from kvcore.instance import Call, Instance, KvGroup, KvLayout, Machine, Node, Request, Segment, Slo
-from kvcore.metrics import FLOWS, OBJECTIVES, SUMS, scale_of, tail_of
+from kvcore.metrics import OBJECTIVES, SUMS, scale_of, tail_of
 from library import check
 from solvers import neighbourhoods, steering
 from solvers.choice import choose
@@ -57,7 +56,6 @@ from tests.support.drawer import LAID, PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum, least_percentile
 from tests.support.few import ALL
 from tests.support.random_proofs import (
-    PRICEABLE,
     random_division,
     random_dual,
     random_enumeration,
@@ -67,7 +65,6 @@ from tests.support.random_proofs import (
     random_slots,
     random_speed,
     random_tail,
-    random_tree,
     with_lines,
 )
 from tests.support.rigid import RIGID, rigid
@@ -145,7 +142,6 @@ DRAWERS = {
     Speed: in_turn(on_paths(tiny([*SUMS, "max-flow-time"])), tiny([*SUMS, "max-flow-time"], **LAID)),
     InOrder: tiny(SUMS),
     Pairs: tiny(SUMS, cost="unit"),
-    Tree: tiny(FLOWS, **PRICEABLE),
     SlotDual: tiny(SUMS, cost="unit"),
     Slots: slotted,
     Configurations: starting,
@@ -168,14 +164,12 @@ def proofs(kind, draw, instance, objective, best):
     drawers = {
         Alone: Alone,
         Pairs: Pairs,
-        Shares: lambda: Shares(**random_division(draw, instance),
-                               alone=tuple(draw.randint(0, 1024) for _ in instance.requests * draw.randint(0, 1))),
+        Shares: lambda: Shares(**random_division(draw, instance)),
         InOrder: lambda: random_in_order(draw, instance),
         LateWindows: lambda: random_late_windows(draw, instance),
         LateTail: lambda: random_tail(draw, instance, objective),
         Speed: lambda: random_speed(draw, instance).replace(
             within=draw.choice((int(best), draw.randint(0, int(best)))) if objective == "max-flow-time" else 0),
-        Tree: lambda: random_tree(draw, instance),
         SlotDual: lambda: random_dual(draw, instance, objective),
         Events: lambda: random_events(draw).replace(free_drops=draw.random() < 0.5),
         Enumeration: lambda: random_enumeration(draw),

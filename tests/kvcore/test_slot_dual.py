@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from kvcore.certificates import InvalidCertificate, SlotDual, SlotPrices, certify, slot_dual, slot_graph
-from kvcore.certificates.budget import Bytes
+from kvcore.certificates import Branch, InvalidCertificate, SlotDual, SlotPrices, certify, slot_dual, slot_graph
+from kvcore.certificates.budget import Bytes, Most
 from kvcore.certificates.slot_dual import PricedRequests
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.instance import Instance, Machine, Request, Segment
@@ -23,6 +23,7 @@ from workloads.builtin import builtin_instance
 
 MARS = builtin_instance("mars-figure1")
 FLOW = "total-flow-time"
+NO_PRICES, BRANCH = SlotPrices(), Branch(request="R1", segment=0, slot=5)
 
 
 def drawn(seed):
@@ -47,6 +48,24 @@ def test_two_requests_by_hand():
     assert proof.value(instance, FLOW) == theirs(instance, FLOW, proof) == 3
     late = instance.replace(requests=(one.replace(arrival=7), one.replace(id="B", arrival=9)))
     assert proof.value(late, FLOW) == theirs(late, FLOW, proof) == 2
+
+
+def test_cases_by_hand():
+    """As above: A has ended by slot 0, and at the price pays 2, as B does; or has not, and takes 2, and B 1."""
+    one = Request(id="A", prompt=1, segments=(Segment(decode=1),))
+    instance = Instance(machine=Machine(memory=1), requests=(one, one.replace(id="B")))
+    branch, priced = Branch(request="A", segment=0, slot=0), SlotPrices(device=(1,))
+    for prices, bound in (((branch, priced, NO_PRICES), 3), ((branch, NO_PRICES, priced), 2), ((NO_PRICES,), 2)):
+        proof = SlotDual(scale=1, prices=prices)
+        assert proof.value(instance, FLOW) == theirs(instance, FLOW, proof) == bound
+
+
+def test_a_case_in_which_a_request_cannot_be_counts_not():
+    """Alone, R1 of Figure 1 ends its segments in slots 4 and 7."""
+    alone = MARS.replace(requests=MARS.requests[:1])
+    for segment, slot, least in ((0, 3, 8), (0, 5, 8), (1, 6, 8), (1, 30, 8), (2, 30, 8)):
+        proof = SlotDual(scale=1, prices=(BRANCH.replace(segment=segment, slot=slot), NO_PRICES, NO_PRICES))
+        assert proof.value(alone, FLOW) == theirs(alone, FLOW, proof) == least
 
 
 @pytest.mark.parametrize(("evict", "flow"), [(False, 5), (True, 4)])
@@ -93,6 +112,14 @@ def test_many_requests_that_are_alike_share_a_graph():
         (SlotDual(scale=1, prices=SlotPrices(since=1)), "the prices must be of use from the first slot on"),
         (SlotDual(scale=1, prices=SlotPrices(host=(1,))), "there are prices of what has no limit"),
         (SlotDual(scale=1, prices=SlotPrices(device=(2**50,) * 2000)), "sums could exceed 64 bits"),
+        (SlotDual(scale=1, prices=(BRANCH, NO_PRICES)), "a case has no prices"),
+        (SlotDual(scale=1, prices=()), "a case has no prices"),
+        (SlotDual(scale=1, prices=(NO_PRICES, NO_PRICES)), "there are prices of no case"),
+        (
+            SlotDual(scale=1, prices=(BRANCH.replace(request="nobody"), NO_PRICES, NO_PRICES)),
+            "there is no request nobody",
+        ),
+        (SlotDual(scale=1, prices=(*(BRANCH,) * (Most.nodes - 1), NO_PRICES)), "its cases would take too long"),
     ],
 )
 def test_what_is_no_proof(proof, message):
@@ -137,6 +164,16 @@ def proves_wrongly(question):
     return False
 
 
+def known(**change):
+    """Return what changes what is known of requests in each case: fields of its branch, by whether it has ended."""
+
+    def changed(each):
+        update = {name: getattr(each.branch, name) + by[each.ended] for name, by in change.items()}
+        return each._replace(branch=each.branch.model_copy(update=update))
+
+    return lambda cases, *_: ((prices, tuple(map(changed, those))) for prices, those in cases)
+
+
 MUTANTS = {
     **{f"{limit.name} {step:+d}": after(slot_graph, "limits_of", moved(k, step))
        for k, limit in enumerate(LIMITS) for step in (1, -1)},
@@ -145,7 +182,13 @@ MUTANTS = {
         PricedRequests, "_supply",
         lambda supply, self, prices: supply - int(np.maximum(self.graphs.limits, 0) @ prices[:, 0])),
     "values": after(slot_dual, "values", lambda values, *_: values + 1),
-    "time after the last slot": after(PricedRequests, "after", lambda last, *_: last + 1),
+    "time after the last slot": after(slot_dual, "after", lambda last, *_: last + 1),
+    **{name: after(SlotDual, "_cases", change) for name, change in {
+        "the last case is forgotten": lambda cases, *_: [*cases][:1],
+        "a slot between the cases": known(slot=(1, 0)),
+        "a slot less in the first case": known(slot=(0, -1)),
+        "a later segment": known(segment=(0, 1)),
+    }.items()},
     "what ends is free": after(LocalGraphs, "_ends", lambda ends, *_: ends & False),
     "all weigh the same": after(LocalGraphs, "rate_of", lambda rate, *_: min(rate, 1)),
     "calls take no time": after(

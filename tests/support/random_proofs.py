@@ -16,14 +16,11 @@ from kvcore.certificates import (
     InOrder,
     LateTail,
     LateWindows,
-    Leaf,
     PricedLine,
-    Prices,
     SlotDual,
     SlotPrices,
     Slots,
     Speed,
-    Tree,
 )
 from kvcore.certificates.late_windows import ONE as ONE_ROW
 from kvcore.certificates.late_windows import deadlines
@@ -34,39 +31,6 @@ from kvcore.certificates.speed import ONE, groups_of
 from kvcore.certificates.steps import lines
 from kvcore.limits import LIMITS
 from kvcore.metrics import tail_of
-
-PRICEABLE: dict[str, Any] = {"partial": False, "evict": False, "block": 1, "cost": "unit"}
-"""What `tiny_instance` must fix so that prices of slots prove something."""
-
-
-def random_prices(draw: random.Random, instance: Instance) -> Prices:
-    """Draw prices of every row that has a limit, of some size, for some slots."""
-    machine, scale, slots = instance.machine, draw.choice([1, 3, 16]), draw.randint(1, 25)
-    most = draw.choice([1, 2, scale, 3 * scale])
-
-    def row(limit: int | None) -> tuple[int, ...]:
-        share = draw.random() * draw.choice([0, 1, 1])
-        return () if limit is None else tuple(draw.randint(0, most) * (draw.random() < share) for _ in range(slots))
-
-    return Prices(
-        scale=scale, slots=slots, device=row(machine.memory), host=row(machine.host_memory),
-        tokens=row(machine.batch_tokens),
-    )  # fmt: skip
-
-
-def random_tree(draw: random.Random, instance: Instance) -> Tree:
-    """Draw a tree of up to 16 leaves, whose branches lie early and late, and some of whose leaves share prices."""
-    prices = tuple(random_prices(draw, instance) for _ in range(draw.randint(1, 3)))
-    slots = min(each.slots for each in prices)
-
-    def nodes(depth: int) -> list[Branch | Leaf]:
-        if depth == 0 or draw.random() < 0.1:
-            return [Leaf(prices=draw.randrange(len(prices)))]
-        request = draw.choice(instance.requests)
-        segment, slot = draw.randrange(len(request.segments)), draw.randrange(slots)
-        return [Branch(request=request.id, segment=segment, slot=slot), *nodes(depth - 1), *nodes(depth - 1)]
-
-    return Tree(prices=prices, nodes=tuple(nodes(draw.randint(1, 4))))
 
 
 def random_events(draw: random.Random) -> Events:
@@ -191,14 +155,24 @@ def random_slots(draw: random.Random, instance: Instance, objective: str, target
 
 
 def random_dual(draw: random.Random, instance: Instance, objective: str) -> SlotDual:
-    """Draw prices of the limits that can bind, of some size, for some slots."""
+    """Draw prices of the limits that can bind, of some size, for some slots; now and then of up to 16 cases."""
     scale, slots = draw.choice([1, 3, 16]), draw.randint(1, 25)
     most = draw.choice([1, 2, scale, 3 * scale])
+    limits = PricedRequests(instance, objective).graphs.limits.tolist()
 
     def row(limit: int) -> tuple[int, ...]:
         share = draw.random() * draw.choice([0, 1, 1])
         return () if limit < 0 else tuple(draw.randint(0, most) * (draw.random() < share) for _ in range(slots))
 
-    limits = PricedRequests(instance, objective).graphs.limits.tolist()
-    rows = {limit.name: row(there) for limit, there in zip(LIMITS, limits, strict=True)}
-    return SlotDual(scale=scale, prices=SlotPrices(**rows))
+    def prices() -> SlotPrices:
+        return SlotPrices(**{limit.name: row(there) for limit, there in zip(LIMITS, limits, strict=True)})
+
+    def cases(depth: int) -> list[Branch | SlotPrices]:
+        if depth == 0 or draw.random() < 0.1:
+            return [prices()]
+        request = draw.choice(instance.requests)
+        segment, slot = draw.randrange(len(request.segments)), draw.randrange(draw.choice([3, slots + 3]))
+        return [Branch(request=request.id, segment=segment, slot=slot), *cases(depth - 1), *cases(depth - 1)]
+
+    one = prices()
+    return SlotDual(scale=scale, prices=tuple(cases(draw.randint(1, 4))) if draw.random() < 0.5 else one)

@@ -13,7 +13,7 @@ import pytest
 
 import kvbound as kv
 from kvbound import machine_checked
-from kvcore.certificates import Alone, certify
+from kvcore.certificates import Alone, SlotDual, SlotPrices, certify
 from kvcore.certificates.events import Events
 from kvcore.certificates.shares import Shares
 from kvcore.rules import RULES
@@ -162,9 +162,9 @@ def test_another_instance_is_refused():
 
 
 def test_what_is_not_proved_is_declined():
-    made = certify(MARS, "total-flow-time", Shares(functions=(0, 0)), 20)
-    with pytest.raises(kv.BadInput, match="takes no certificate of the kind shares"):
-        kv.verify_certificate(MARS, made, proved=True)
+    for proof in (Shares(functions=(0, 0)), SlotDual(scale=1, prices=(SlotPrices(),))):
+        with pytest.raises(kv.BadInput, match=f"takes no certificate of the kind {proof.kind}"):
+            kv.verify_certificate(MARS, certify(MARS, "total-flow-time", proof, 20), proved=True)
     with pytest.raises(kv.BadInput, match="not proved with busy-time"):
         kv.verify_certificate(MARS, certify(MARS, "busy-time", Alone(), 1), proved=True)
     with pytest.raises(kv.BadInput, match="not proved with max-flow-time"):
