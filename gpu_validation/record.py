@@ -65,7 +65,7 @@ def steps(device: str, folder: Path) -> list[RecordStep]:
         ("replay-slice", f"{slice_} {given}", 150, "calibration"),
         ("truth", f"{check} --json DIR/NAME.json", 180, "preflight"),
         *first,
-        ("kernels", f"-m kvbound kernels --device {device} --quick {SHOWN}", 240, "preflight"),
+        ("kernels", f"-m kvbound kernels --device {device} --quick --json DIR/NAME.json", 240, "preflight"),
     ]  # fmt: skip
     if not dry:
         rows.append(("replay-flashinfer", f"{slice_} --backend flashinfer --calibrate {given}", 150, "calibration"))

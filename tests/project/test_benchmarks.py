@@ -10,7 +10,7 @@ import pytest
 
 import kvbound as kv
 from benchmarks import __main__ as registry
-from benchmarks import against_bounds, library, options, phases, proved, referee, simulate, worst
+from benchmarks import against_bounds, library, options, phases, proved, simulate, worst
 from benchmarks.engines import __main__ as engines
 from benchmarks.engines import dynamo
 from kvbound import machine_checked
@@ -30,7 +30,6 @@ Run = Callable[[pytest.MonkeyPatch], object]
 @pytest.mark.parametrize("name", registry.BENCHMARKS)
 def test_each_benchmark_gives_rows(name, tmp_path, monkeypatch):
     monkeypatch.delenv("KVBOUND_DATA", raising=False)
-    monkeypatch.setattr(referee, "BATCHES", 20)
     monkeypatch.setattr(library, "CHOSEN", ("mars-figure1",))
     monkeypatch.setattr(library, "SECONDS", 0.2)
     monkeypatch.setattr(simulate, "CASES", {"small": ("fcfs", "vllm")})
@@ -47,7 +46,7 @@ def test_each_benchmark_gives_rows(name, tmp_path, monkeypatch):
 
 
 def test_what_is_no_benchmark_is_refused():
-    with pytest.raises(SystemExit, match=r"no benchmark is called nothing; there are referee, hour"):
+    with pytest.raises(SystemExit, match=r"no benchmark is called nothing; there are hour, library"):
         registry.main(["nothing"])
 
 
