@@ -176,13 +176,6 @@ def beside_single_methods(monkeypatch):
     assert row["bound"] <= row["value"]
 
 
-def copy_longer(monkeypatch):
-    from benchmarks import copies
-
-    Path("three.json").write_text(builtin_instance("infercept-sample:k=3,evict=1").to_json())
-    copies.main("infercept", "three.json")
-
-
 def count_proved(monkeypatch):
     """A program that says the same of all."""
     program, rows, record = Path("program"), Path("rows.jsonl"), Library().record("mars-figure1")
@@ -202,7 +195,6 @@ RUNS: dict[str, Run] = {
     "benchmarks.options": measure_options,
     "benchmarks.against_bounds": beside_bounds,
     "benchmarks.worst": write_the_worst,
-    "benchmarks.copies": copy_longer,
     "benchmarks.engines": ask_engines,
     "benchmarks.compiled": compile_kernels,
     "benchmarks.phases": measure_phases,
