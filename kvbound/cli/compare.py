@@ -44,8 +44,7 @@ def compare(
     optimum: Annotated[
         bool,
         typer.Option(
-            "--optimum/--no-optimum",
-            help="look for it, and for the best schedule and bound meanwhile, or for nothing",
+            "--optimum/--no-optimum", help="look for it, and for the best schedule and bound meanwhile, or for nothing"
         ),
     ] = True,
     window: common.WindowOption = None,

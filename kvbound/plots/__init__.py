@@ -6,14 +6,7 @@ one and `render` gives its bytes, the same each time. pyplot and matplotlib's se
 
 from kvbound.plots.compare import compare_schedules
 from kvbound.plots.gantt import gantt, memory
-from kvbound.plots.measured import (
-    plot_calibration,
-    plot_load,
-    plot_log,
-    plot_profile,
-    plot_record,
-    plot_replay,
-)
+from kvbound.plots.measured import plot_calibration, plot_load, plot_log, plot_profile, plot_record, plot_replay
 from kvbound.plots.policy_values import ladder
 from kvbound.plots.style import render, save
 
