@@ -1,7 +1,6 @@
 """The page of engines beside certified bounds, and the small table of it that the README has."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
 from typing import Any
@@ -24,7 +23,7 @@ def engines_page() -> str:
     """Return docs/engines.md."""
     rows = measured()
     parts = [line for name, title in zip(OBJECTIVES, TITLES, strict=True) for line in _part(rows, name, title)]
-    head, worth = [PAGES["engines"]["head"], *_said(rows), "", *summary(rows)], settings_table()
+    head, worth = [PAGES["engines"]["head"], *summary(rows)], settings_table()
     return "\n".join([*head, PAGES["engines"]["settings"], *worth, PAGES["engines"]["setting"], *parts])
 
 
@@ -48,38 +47,6 @@ def summary(rows: Rows) -> Iterator[str]:
         [(_code(name), f"{_ratio(rows, FLOW, name):.2f}", f"{_ratio(rows, TTFT, name):.2f}", f"{_late(rows, name):,}")
          for name in names],
     )  # fmt: skip
-
-
-def _said(rows: Rows) -> Iterator[str]:
-    """Yield what the tables say, in five sentences."""
-    names = _policies(rows)
-    flow, ttft, late = (
-        {name: get(name) for name in (*names, "best", "bound")}
-        for get in (lambda n: _ratio(rows, FLOW, n), lambda n: _ratio(rows, TTFT, n), lambda n: _late(rows, n))
-    )
-    first, last = min(names, key=flow.__getitem__), max(names, key=flow.__getitem__)
-    quick, few = min(names, key=ttft.__getitem__), min(names, key=late.__getitem__)
-    winners = Counter(min(names, key=lambda name: _value(row, FLOW, name)) for row in rows)
-    plain, host = (
-        {row["model"]: row for row in rows if row["workload"] == name} for name in ("agents", "agents, host memory")
-    )
-    gains = {model: _value(plain[model], FLOW, "best") / _value(host[model], FLOW, "best") for model in plain}
-    model = max(gains, key=gains.__getitem__)
-    pairs = [
-        [_shown(_value(row[model], FLOW, name)) for row in (plain, host)] for name in ("best", "infercept", "vllm-v1")
-    ]
-    yield (f"* Mean latency is {flow[first]:.2f} (`{first}`) to {flow[last]:.2f} times (`{last}`) the least that is "
-           f"certified to be possible, as geometric means of {len(rows)} cases; schedules at {flow['best']:.2f} times "
-           "were found.")  # fmt: skip
-    yield (f"* For the p99 of TTFT the best policy is `{quick}`, {ttft[quick]:.2f} times the bound, and what was found "
-           f"{ttft['best']:.2f} times.")  # fmt: skip
-    yield (f"* Of {sum(row['requests'] for row in rows):,} requests `{few}` makes {late[few]:,} late and `vllm-v1` "
-           f"{late['vllm-v1']:,}; {late['best']:,} are enough, and {late['bound']:,} are late, "
-           "whoever schedules.")  # fmt: skip
-    yield f"* No policy is the best: {', '.join(f'`{name}` {n}' for name, n in winners.most_common())} times each."
-    best, infercept, vllm = (" to ".join(pair) for pair in pairs)
-    yield (f"* Host memory takes sessions of agents on {model} from {best} s at best (`infercept`: "
-           f"{infercept}; `vllm-v1`: {vllm}).")  # fmt: skip
 
 
 def _part(rows: Rows, objective: str, title: str) -> Iterator[str]:
