@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks import library, referee, simulate
+from benchmarks import library, simulate
 from kvbound.cli.common import people_console, table
 from kvcore.files import write_text
 from sweeps import sweep
@@ -30,13 +30,12 @@ def solved(name: str) -> list[dict[str, Any]]:
 
 
 BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
-    "referee": referee.run,
     "hour": simulate.hour,
     "library": library.run,
     "simulate": simulate.run,
     "exact": partial(solved, "exact"),
 }
-SHORT = ("referee", "exact", "hour")  # those that run unless others are named
+SHORT = ("exact", "hour")  # those that run unless others are named
 
 
 def machine() -> dict[str, Any]:

@@ -28,22 +28,15 @@ class Device:
     fp8: bool = True  # whether it has FP8 arithmetic, twice as fast
 
 
-DEVICES = {
-    device.name: device
-    for device in (
-        Device(
-            "a100-40gb", 40 * GIB, 1555 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 40 GB", fp8=False
-        ),
-        Device(
-            "a100-80gb", 80 * GIB, 2039 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 80 GB", fp8=False
-        ),
-        Device("h100", 80 * GIB, 3350 * 10**9, 9894 * TERA // 10, PCIE_5, "NVIDIA H100 data sheet, SXM5 80 GB"),
-        Device("h200", 141 * GIB, 4800 * 10**9, 9894 * TERA // 10, PCIE_5, "NVIDIA H200 data sheet, SXM5; NeMo RL"),
-        Device("b200", 180 * GIB, 8000 * 10**9, 2250 * TERA, PCIE_5, "NVIDIA DGX B200 data sheet, an eighth; NeMo RL"),
-        Device("mi300x", 192 * GIB, 5300 * 10**9, 13074 * TERA // 10, PCIE_5, "AMD Instinct MI300X data sheet"),
-        Device("rtx-4090", 24 * GIB, 1008 * 10**9, 1652 * TERA // 10, PCIE_4, "NVIDIA Ada architecture white paper"),
-    )
-}
+DEVICES = {device.name: device for device in (
+    Device("a100-40gb", 40 * GIB, 1555 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 40 GB", fp8=False),
+    Device("a100-80gb", 80 * GIB, 2039 * 10**9, 312 * TERA, PCIE_4, "NVIDIA A100 data sheet, SXM4 80 GB", fp8=False),
+    Device("h100", 80 * GIB, 3350 * 10**9, 9894 * TERA // 10, PCIE_5, "NVIDIA H100 data sheet, SXM5 80 GB"),
+    Device("h200", 141 * GIB, 4800 * 10**9, 9894 * TERA // 10, PCIE_5, "NVIDIA H200 data sheet, SXM5; NeMo RL"),
+    Device("b200", 180 * GIB, 8000 * 10**9, 2250 * TERA, PCIE_5, "NVIDIA DGX B200 data sheet, an eighth; NeMo RL"),
+    Device("mi300x", 192 * GIB, 5300 * 10**9, 13074 * TERA // 10, PCIE_5, "AMD Instinct MI300X data sheet"),
+    Device("rtx-4090", 24 * GIB, 1008 * 10**9, 1652 * TERA // 10, PCIE_4, "NVIDIA Ada architecture white paper"),
+)}  # fmt: skip
 
 
 def get_device(name: str) -> Device:

@@ -1,9 +1,13 @@
-"""The language models by name: their shapes, parameters, and bytes of KV a token."""
+"""The language models of `models.toml`: their shapes, parameters, and bytes of KV a token."""
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, gcd
+from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from kvcore.errors import BadInput, unknown
 from kvcore.instance import KvGroup, KvLayout
@@ -66,7 +70,14 @@ class Model:
     bits: Fraction = Fraction(16)  # of a number in the matrices of the layers, without experts; all else has 16
     kv_size: int = 2  # bytes of a number of KV
     layer_speed: int = 1  # times the bf16 arithmetic that the matrices of the layers reach
-    note: str = ""  # what a cost with one size of KV a token and one time to read the weights cannot say of it
+    remark: str = ""  # what else a cost with one size of KV a token and one time to read the weights cannot say of it
+
+    @property
+    def note(self) -> str:
+        """What such a cost cannot say of it."""
+        windows = ["batches count windows as full"] * bool(self.windowed)
+        experts = ["a batch reads at least the experts of one token (experts_read=.. for more)"] * bool(self.experts)
+        return "; ".join([*filter(None, [self.remark]), *windows, *experts])
 
     def kv_bytes(self, size: int | None = None) -> int:
         """Return the bytes of KV of a token: 2 L KV D numbers of `size` (or its own) bytes, latent: L (rank + rotary).
@@ -217,11 +228,7 @@ class Model:
             raise BadInput(f"{self.name} has no gate in its feed-forward part, and the engine's decoder has one")
 
 
-WEIGHTS = {
-    "bf16": Fraction(16),
-    "fp8": Fraction(8),
-    "int4": Fraction(133, 32),
-}  # bits; 20 for 128 more, as in AWQ, GPTQ
+WEIGHTS = {"bf16": Fraction(16), "fp8": Fraction(8), "int4": Fraction(133, 32)}  # bits; int4: 20 more for 128
 KV = {"bf16": 2, "fp8": 1}
 
 
@@ -237,65 +244,12 @@ def quantized(model: Model, weights: str | None, kv: str | None, fp8: bool) -> M
     return model if kv is None else replace(model, kv_size=KV[kv])
 
 
-SPARSE = "a batch reads at least the experts of one token (experts_read=.. for more)"
-FULL = "batches count windows as full"
-WINDOWS = f"{FULL}, and {SPARSE}"
-CHUNKS = f"all layers keep the whole context, where three of four need the last 8192 tokens at most; {SPARSE}"
-MODELS = {model.name: model for model in (
-    Model("tiny", 2, 64, 4, 2, 16, 128, 256, source="no model: for tests"),
-    Model("small", 2, 256, 4, 2, 64, 768, 1024, source="no model: for replays on a CPU"),
-    Model("llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128_256, tied=True, source="Llama-3.2-1B"),
-    Model("gpt-j-6b", 28, 4096, 16, 16, 256, 16_384, 50_400, gated=False, source="gpt-j-6B",
-          hidden_bias=True, head_bias=True, norms=1, norm_bias=True),
-    Model("llama-2-7b", 32, 4096, 32, 32, 128, 11_008, 32_000, source="Llama-2-7b"),
-    Model("llama-3-8b", 32, 4096, 32, 8, 128, 14_336, 128_256, source="Meta-Llama-3-8B"),
-    Model("opt-13b", 40, 5120, 40, 40, 128, 20_480, 50_272, gated=False, tied=True, source="opt-13b",
-          attention_bias=True, hidden_bias=True, norm_bias=True, positions=2050),
-    Model("vicuna-13b", 40, 5120, 40, 40, 128, 13_824, 32_000, source="vicuna-13b-v1.3"),
-    Model("llama-2-70b", 80, 8192, 64, 8, 128, 28_672, 32_000, source="Llama-2-70b"),
-    Model("llama-3-70b", 80, 8192, 64, 8, 128, 28_672, 128_256, source="Meta-Llama-3-70B"),
-    # Qwen3: config.json of each; a norm of width 128 for queries and one for keys in each layer. Of 30B-A3B the card
-    # has 30.5B parameters (3.3B of a token), 48 layers, 32 and 4 heads, 128 experts of which 8; slime has the widths.
-    Model("qwen3-8b", 36, 4096, 32, 8, 128, 12_288, 151_936, extras=256, source="Qwen3-8B"),
-    Model("qwen3-32b", 64, 5120, 64, 8, 128, 25_600, 151_936, extras=256, source="Qwen3-32B"),
-    Model("qwen3-30b-a3b", 48, 2048, 32, 4, 128, 6144, 151_936, extras=256, source="Qwen3-30B-A3B; slime",
-          experts=Experts(128, 8, 768), note=SPARSE),
-    Model("qwen3-235b-a22b", 94, 4096, 64, 4, 128, 12_288, 151_936, extras=256, source="Qwen3-235B-A22B",
-          experts=Experts(128, 8, 1536), note=SPARSE),
-    # gpt-oss: config.json and model card; experts in MXFP4, 4 bits and 8 for each 32 numbers; a sink for each query
-    # head; every second layer looks at the last 128 tokens.
-    Model("gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201_088, source="gpt-oss-20b", attention_bias=True, extras=64,
-          experts=Experts(32, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=12, window=128,
-          note=WINDOWS),
-    Model("gpt-oss-120b", 36, 2880, 64, 8, 64, 2880, 201_088, source="gpt-oss-120b", attention_bias=True, extras=64,
-          experts=Experts(128, 4, 2880, bias=True, router_bias=True, bits=Fraction(17, 4)), windowed=18, window=128,
-          note=WINDOWS),
-    # Gemma 3: config.json (text only): five of six layers look at the last 1,024 tokens; norms of queries and keys.
-    Model("gemma-3-27b", 62, 5376, 32, 16, 128, 21_504, 262_208, tied=True, source="gemma-3-27b-it", norms=4,
-          extras=256, windowed=52, window=1024, note=FULL),
-    # Qwen3-Next: config.json: three of four layers have 32 states of 128 x 128 and a convolution's last 3 inputs of
-    # 8,192; matrices of attention 2048 x 9216 + 4096 x 2048, of states 2048 x 12352 + 4096 x 2048 + 4 x 8192. The
-    # extras: a gate of 2048, and on average 272 numbers of norms and rates.
-    Model("qwen3-next-80b-a3b", 48, 2048, 16, 2, 256, 5120, 151_936, source="Qwen3-Next-80B-A3B-Instruct", extras=2320,
-          stateful=36, states=36 * (32 * 128 * 128 + 3 * 8192), experts=Experts(512, 10, 512, shared=1),
-          mixing=12 * 2048 * (9216 + 4096) + 36 * (2048 * (12_352 + 4096) + 4 * 8192) - 48 * 2048 * 36 * 256,
-          note=f"states are in 16 bits, their arithmetic is left out; {SPARSE}"),
-    # DeepSeek-V3: config.json, FP8 (its scales, 0.02 %, are left out); without the module of a second token.
-    Model("deepseek-v3", 61, 7168, 128, 128, 192, 18_432, 129_280, source="DeepSeek-V3", extras=1536 + 512,
-          bits=Fraction(8), experts=Experts(256, 8, 2048, shared=1, dense_layers=3, router_bias=True, bits=Fraction(8)),
-          latent=Latent(query_rank=1536, rank=512, rotary=64, plain=128, value=128),
-          note=f"latent KV, which tp spreads by request; FP8 arithmetic can be twice as fast as bf16; {SPARSE}"),
-    # Llama 4: config.json of each (text only); in Maverick every second layer has one part of 16384 in place of
-    # experts. Meta's card has 400B parameters, 17B of a token, 128 experts; NVIDIA's Megatron-LM has the same shape.
-    Model("llama-4-scout", 48, 5120, 40, 8, 128, 16_384, 202_048, source="Llama-4-Scout-17B-16E",
-          experts=Experts(16, 1, 8192, shared=1), note=CHUNKS),
-    Model("llama-4-maverick", 48, 5120, 40, 8, 128, 16_384, 202_048, source="Llama-4-Maverick-17B-128E; Megatron-LM",
-          experts=Experts(128, 1, 8192, shared=1, dense_layers=24), note=CHUNKS),
-)}  # fmt: skip
-"""By name, from the configuration files of the published weights (`source`); those of 2025 were compared in November
-2026 with copies in public repositories, not with the originals.
-"""
-TINY, LLAMA_1B, LLAMA_3_8B = (MODELS[name] for name in ("tiny", "llama-3.2-1b", "llama-3-8b"))
+TABLE = Path(__file__).with_suffix(".toml")
+MODELS = {
+    name: TypeAdapter(Model).validate_python({"name": name, **row})
+    for name, row in tomllib.loads(TABLE.read_text(encoding="utf-8")).items()
+}
+TINY, LLAMA_1B = MODELS["tiny"], MODELS["llama-3.2-1b"]
 
 
 def get_model(name: str) -> Model:
@@ -353,5 +307,5 @@ def model_of_shape(source: str, given: Mapping[str, int]) -> Model:
     head_width = shape.get("head_width") or width // heads
     return Model(
         f"a model of {shape['layers']} layers", shape["layers"], width, heads, kv_heads, head_width, hidden,
-        shape["vocabulary"], source="given as a shape", experts=experts, latent=latent, note=SPARSE if experts else "",
+        shape["vocabulary"], source="given as a shape", experts=experts, latent=latent,
     )  # fmt: skip

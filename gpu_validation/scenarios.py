@@ -28,10 +28,7 @@ def workload(
             Request(
                 id=f"T{i}",
                 prompt=prompt + step * i,
-                segments=(
-                    *(Segment(decode=decode + i % 2, call=call) for call in calls),
-                    Segment(decode=decode),
-                ),
+                segments=(*(Segment(decode=decode + i % 2, call=call) for call in calls), Segment(decode=decode)),
             )
             for i in range(requests)
         ),

@@ -16,7 +16,6 @@ from kvbound.plots.style import Figure
 from kvbound.simulation import Simulation, Watch, outside_schedules, policy_names, simulate_policies, unwatched
 from kvbound.tables import Cells, because, between, decimal, in_words, title
 from kvbound.units import units_of
-from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import SUMS, objective_value, summary
 from kvcore.result import Result, Stop
@@ -190,15 +189,6 @@ class Comparison:
         if row["mean"] is None:
             return f"{self.objective} {units.named(row['value'], self.objective)}"
         return f"mean {units.named(row['mean'], self.objective)}"
-
-    def draw_ladder(self, path: str) -> None:
-        """Draw these rows on one axis, a group for each handling."""
-        from kvbound.plots import ladder, save
-
-        rows = self.ladder_rows()
-        if not rows:
-            raise BadInput("--ladder draws values beside bounds; --no-optimum leaves none")
-        save(ladder(rows, units=units_of(self.instance)).figure.figure, path)
 
     def ladder_rows(self) -> list[dict[str, Any]]:
         """Return policies, best schedules and all bounds as rows, for each handling."""

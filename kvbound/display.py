@@ -6,7 +6,8 @@ import base64
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from typing import Any
-from xml.etree.ElementTree import Element, tostring
+
+from markupsafe import Markup
 
 from heuristics import get_policy, trace_policy
 from hypotheses.verdict import Verdict
@@ -15,8 +16,8 @@ from kvbound.instance_text import facts_in_words, request_cells
 from kvbound.plots import compare_schedules, ladder, render
 from kvbound.plots.frame import check_drawable
 from kvbound.plots.style import Figure
-from kvbound.report.markup import html_table, node
-from kvbound.report.page import proof
+from kvbound.report.markup import PARTS
+from kvbound.report.page import facts, rungs
 from kvbound.tables import Cells
 from kvcore.errors import BadInput
 from kvcore.instance import Instance, Machine
@@ -80,44 +81,48 @@ def html(thing: Any) -> str:
     try:
         picture = render(plot(thing))
     except BadInput:
-        shown = []
+        shown = Markup("")
     else:
         source = f"data:image/svg+xml;base64,{base64.b64encode(picture).decode()}"
-        shown = [node("img", {"src": source, "alt": repr(thing), "style": "max-width: 100%; background: white"})]
-    return tostring(node("div", None, *_tables(thing), *shown), encoding="unicode", method="html")
+        shown = IMAGE.format(source, repr(thing))
+    return Markup("<div>{}{}</div>").format(Markup("").join(_tables(thing)), shown)
+
+
+IMAGE = Markup('<img src="{}" alt="{}" style="max-width: 100%; background: white">')
+LINE = Markup("<p>{}</p>\n")
 
 
 @singledispatch
-def _tables(thing: Any) -> Iterator[Element]:
+def _tables(thing: Any) -> Iterator[Markup]:
     raise NotImplementedError
 
 
 @_tables.register(Instance)
-def _(thing: Instance) -> Iterator[Element]:
-    yield node("h3", None, thing.name)
+def _(thing: Instance) -> Iterator[Markup]:
+    yield Markup("<h3>{}</h3>\n").format(thing.name)
     for line in facts_in_words(thing, sizes_of(thing)):
-        yield node("p", None, line)
-    yield html_table(*request_cells(thing, SHOWN))
+        yield LINE.format(line)
+    yield PARTS.table(*request_cells(thing, SHOWN))
 
 
 @_tables.register(Result)
-def _(thing: Result) -> Iterator[Element]:
-    yield proof(f"{thing.instance.name}, {thing.objective}", thing)
+def _(thing: Result) -> Iterator[Markup]:
+    yield PARTS.proof(f"{thing.instance.name}, {thing.objective}", facts(thing), rungs(thing))
 
 
 @_tables.register(Comparison)
-def _(thing: Comparison) -> Iterator[Element]:
-    yield html_table(thing.summary(thing.rows()), f"{thing.instance.name}, {thing.objective}")
+def _(thing: Comparison) -> Iterator[Markup]:
+    yield PARTS.table(thing.summary(thing.rows()), f"{thing.instance.name}, {thing.objective}")
     for kind, optimum in thing.optima.items():
-        yield node("p", None, verdict(kind, optimum))
+        yield LINE.format(verdict(kind, optimum))
 
 
 @_tables.register(Verdict)
-def _(thing: Verdict) -> Iterator[Element]:
+def _(thing: Verdict) -> Iterator[Markup]:
     row = thing.row()
     said = ("verdict", "statement", "source", "family", "held", "undecided", "why")
     cells = [(name, row[name]) for name in said] + [("counterexample", each) for each in row["counterexample"] or ()]
-    yield html_table(Cells((thing.name, ""), cells))
+    yield PARTS.table(Cells((thing.name, ""), cells))
 
 
 SHOWN = 10  # the most requests in the table of an instance

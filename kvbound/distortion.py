@@ -1,16 +1,12 @@
-"""How coarsening changes the sizes of an instance, and gentler sizes."""
+"""How coarsening changes the sizes of an instance."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import NamedTuple
 
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.stream import sizes_of
-from workloads.coarsen import coarsen
-
-MILD = 0.1  # a distortion of which nothing is said beyond its size
 
 
 class Distortion(NamedTuple):
@@ -23,11 +19,6 @@ class Distortion(NamedTuple):
     peaks: float
     times: float
     memory: float
-
-    @property
-    def mild(self) -> bool:
-        """Whether no ratio is farther than a tenth from 1."""
-        return all(abs(ratio - 1) <= MILD for ratio in self)
 
 
 def distortion(fine: Instance, coarse: Instance) -> Distortion:
@@ -43,14 +34,3 @@ def distortion(fine: Instance, coarse: Instance) -> Distortion:
         grid.slot_ticks * times[1] / times[0],
         1.0 if limits[0] is None or limits[1] is None else grid.block_tokens * limits[1] / limits[0],
     )
-
-
-def gentler(instance: Instance, *, block_tokens: int, slot_ticks: int) -> tuple[int, int] | None:
-    """Return the largest of these sizes, halved repeatedly, that distort mildly (None: none does)."""
-    while max(block_tokens, slot_ticks) > 2:
-        block_tokens, slot_ticks = max(1, block_tokens // 2), max(1, slot_ticks // 2)
-        with suppress(BadInput):
-            coarse = coarsen(instance, block_tokens=block_tokens, slot_ticks=slot_ticks)
-            if distortion(instance, coarse).mild:
-                return block_tokens, slot_ticks
-    return None

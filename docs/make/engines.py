@@ -1,16 +1,17 @@
 """The page of engines beside certified bounds, and the small table of it that the README has."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
 from typing import Any
 
 from docs.make.lists import RECORDS, table
-from docs.make.pages import PAGES
+from docs.make.pages import rendered
 
-FLOW, TTFT, LATE = OBJECTIVES = ("total-flow-time", "p99-ttft", "late-requests")
-TITLES = ("Mean latency without calls, s", "p99 TTFT, s", "Late requests")
+TITLES = {
+    "total-flow-time": "Mean latency without calls, s", "p99-ttft": "p99 TTFT, s", "late-requests": "Late requests",
+}  # fmt: skip
+FLOW, TTFT, LATE = TITLES
 Row = dict[str, Any]
 Rows = Sequence[Row]
 
@@ -23,26 +24,15 @@ def measured(record: str = "engines") -> Rows:
 def engines_page() -> str:
     """Return docs/engines.md."""
     rows = measured()
-    parts = [line for name, title in zip(OBJECTIVES, TITLES, strict=True) for line in _part(rows, name, title)]
-    head, worth = [PAGES["engines"]["head"], *_said(rows), "", *summary(rows)], settings_table()
-    return "\n".join([*head, PAGES["engines"]["settings"], *worth, PAGES["engines"]["setting"], *parts])
-
-
-def settings_table() -> Iterator[str]:
-    """Yield how many times the bound the mean latency of each setting is, by case."""
-    rows = measured("settings")
-    times = {
-        name: [f"{(row['policies'][name] - row['called']) / (row['bound'] - row['called']):.2f}" for row in rows]
-        for name in rows[0]["policies"]
-    }
-    yield from table(
-        ("policy", *(row["workload"] for row in rows)), [(f"`{name}`", *cells) for name, cells in times.items()]
-    )
+    return rendered(
+        "engines", rows=rows, summary=summary(rows), settings=measured("settings"), titles=TITLES, names=_names,
+        code=_code, shown=_shown, value=_value, gap=_gap,
+    )  # fmt: skip
 
 
 def summary(rows: Rows) -> Iterator[str]:
     """Yield the small table: how far each policy is from the bounds, over all cases."""
-    late, names = f"late of {sum(row['requests'] for row in rows):,}", [*_policies(rows), "best", "bound"]
+    late, names = f"late of {sum(row['requests'] for row in rows):,}", _names(rows)
     yield from table(
         ("policy", "latency / bound", "p99 TTFT / bound", late),
         [(_code(name), f"{_ratio(rows, FLOW, name):.2f}", f"{_ratio(rows, TTFT, name):.2f}", f"{_late(rows, name):,}")
@@ -50,54 +40,9 @@ def summary(rows: Rows) -> Iterator[str]:
     )  # fmt: skip
 
 
-def _said(rows: Rows) -> Iterator[str]:
-    """Yield what the tables say, in five sentences."""
-    names = _policies(rows)
-    flow, ttft, late = (
-        {name: get(name) for name in (*names, "best", "bound")}
-        for get in (lambda n: _ratio(rows, FLOW, n), lambda n: _ratio(rows, TTFT, n), lambda n: _late(rows, n))
-    )
-    first, last = min(names, key=flow.__getitem__), max(names, key=flow.__getitem__)
-    quick, few = min(names, key=ttft.__getitem__), min(names, key=late.__getitem__)
-    winners = Counter(min(names, key=lambda name: _value(row, FLOW, name)) for row in rows)
-    plain, host = (
-        {row["model"]: row for row in rows if row["workload"] == name} for name in ("agents", "agents, host memory")
-    )
-    gains = {model: _value(plain[model], FLOW, "best") / _value(host[model], FLOW, "best") for model in plain}
-    model = max(gains, key=gains.__getitem__)
-    pairs = [
-        [_shown(_value(row[model], FLOW, name)) for row in (plain, host)] for name in ("best", "infercept", "vllm-v1")
-    ]
-    yield (f"* Mean latency is {flow[first]:.2f} (`{first}`) to {flow[last]:.2f} times (`{last}`) the least that is "
-           f"certified to be possible, as geometric means of {len(rows)} cases; schedules at {flow['best']:.2f} times "
-           "were found.")  # fmt: skip
-    yield (f"* For the p99 of TTFT the best policy is `{quick}`, {ttft[quick]:.2f} times the bound, and what was found "
-           f"{ttft['best']:.2f} times.")  # fmt: skip
-    yield (f"* Of {sum(row['requests'] for row in rows):,} requests `{few}` makes {late[few]:,} late and `vllm-v1` "
-           f"{late['vllm-v1']:,}; {late['best']:,} are enough, and {late['bound']:,} are late, "
-           "whoever schedules.")  # fmt: skip
-    yield f"* No policy is the best: {', '.join(f'`{name}` {n}' for name, n in winners.most_common())} times each."
-    best, infercept, vllm = (" to ".join(pair) for pair in pairs)
-    yield (f"* Host memory takes sessions of agents on {model} from {best} s at best (`infercept`: "
-           f"{infercept}; `vllm-v1`: {vllm}).")  # fmt: skip
-
-
-def _part(rows: Rows, objective: str, title: str) -> Iterator[str]:
-    """Yield the table of an objective."""
-    names = (*_policies(rows), "best", "bound")
-    yield from (f"## {title}", "")
-    yield from table(
-        ("requests", "model", *map(_code, names), "ratio"),
-        [
-            (row["workload"], row["model"], *(_shown(_value(row, objective, n)) for n in names), _gap(row, objective))
-            for row in rows
-        ],
-    )
-    yield ""
-
-
-def _policies(rows: Rows) -> list[str]:
-    return [name for name in rows[0][FLOW]["policies"] if all(name in row[FLOW]["policies"] for row in rows)]
+def _names(rows: Rows) -> list[str]:
+    policies = [name for name in rows[0][FLOW]["policies"] if all(name in row[FLOW]["policies"] for row in rows)]
+    return [*policies, "best", "bound"]
 
 
 def _code(name: str) -> str:

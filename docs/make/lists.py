@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from costmodels import COSTS, DEVICES, MODELS
-from docs.make.pages import PAGES
+from docs.make.pages import PAGES, rendered
 from heuristics import POLICIES, SHARING
 from heuristics.engine import admission, min_waste
 from heuristics.engine.policy import Policy
@@ -23,13 +23,11 @@ from workloads.builtin import BUILTIN
 
 OPTIONS = {row["option"]: row for row in table_rows(Path(__file__).parents[2] / "benchmarks/records/options.csv")}
 KINDS = {str(kind.model_fields["kind"].default): kind.takes for kind in get_args(get_args(AnyProof)[0])}
-RESTS = {"certificate": "a certificate", "solver": "the word of a solver", None: ""}
 KNOWN = POLICIES | SHARING
 
 
 def names_page() -> str:
     """Return docs/names.md."""
-    words = PAGES["names"]
     instances = [
         (f"`{family.usage(name)}`", family.what, family.source)
         for name, family in BUILTIN.items()
@@ -37,35 +35,15 @@ def names_page() -> str:
     ]
     worst = "at most n requests, on which the policy is far from the least value of the objective; n is 2, 3 or 4"
     instances.append(("`worst-POLICY-OBJECTIVE:n=4`", worst, "found by `kvbound search`"))
-    return "\n".join([
-        words["head"],
-        *section("Instances", ("instance and its parameters", "what it is", "source"), instances),
-        *section("Policies", ("policy", "rule", "knows", "source"),
-                 [(f"`{name}`", policy.rule, policy.knows, policy.source) for name, policy in KNOWN.items()]),
-        *section("Ways", ("way", "finds schedules", "bounds rest on", "what the bound drops"), [
-            (f"`{way.label}`", "yes" if way.finds else "", RESTS[way.proves], way.drops)
-            for way in WAYS.values()
-        ]),
-        *section("Features", ("feature", *KINDS), taken(), words["features"]),
-        *section("Solvers", ("solver", "what it proves"), [(f"`{name}`", s.proves) for name, s in SOLVERS.items()]),
-        *section("Costs", ("cost", "what it is", "tick", "machine", "source"), [
-            (f"`{name}`", model.what, f"{model.tick} s", machine(model.machine), model.source)
-            for name, model in COSTS.items()
-        ]),
-        *section("Devices", ("device", "memory", "bandwidth", "dense bf16", "link one way", "source"), [
-            (f"`{d.name}`", f"{d.memory / 2**30:g} GiB", f"{d.bandwidth / 1e9:,.0f} GB/s",
-             f"{d.flops / 1e12:.1f} TFLOP/s", f"{d.link / 1e9:g} GB/s", d.source)
-            for d in DEVICES.values()
-        ], words["peaks"]),
-        *section("Models", ("model", "parameters", "weights", "KV a token", "source", "what its roofline cannot say"), [
-            (f"`{m.name}`", f"{m.parameters:,}", f"{m.weight_bytes / 1e9:.1f} GB", f"{m.kv_bytes() / 1024:g} KiB",
-             m.source, m.note)
-            for m in MODELS.values()
-        ]),
-        *section("Options of searches",
-                 ("option", "default", "effect", "value", "half", "double", "read", "moved"),
-                 map(measured_option, rows_of_options()), words["searches"]),
-    ])  # fmt: skip
+    rests = {"certificate": "a certificate", "solver": "the word of a solver", None: ""}
+    return rendered(
+        "names", instances=instances, kinds=list(KINDS), taken=taken(), devices=DEVICES.values(),
+        models=MODELS.values(), options=map(measured_option, rows_of_options()),
+        policies=[(f"`{name}`", policy.rule, policy.knows, policy.source) for name, policy in KNOWN.items()],
+        ways=[(f"`{w.label}`", "yes" if w.finds else "", rests[w.proves], w.drops) for w in WAYS.values()],
+        solvers=[(f"`{name}`", solver.proves) for name, solver in SOLVERS.items()],
+        costs=[(f"`{name}`", c.what, f"{c.tick} s", machine(c.machine), c.source) for name, c in COSTS.items()],
+    )  # fmt: skip
 
 
 def taken() -> Iterator[list[str]]:
@@ -93,12 +71,6 @@ def machine(measured: Machine | None) -> str:
     blocks = f" in blocks of {measured.block}" if measured.block > 1 else ""
     host = f", host {measured.host_memory:,}" if measured.host_memory else ""
     return f"memory {measured.memory:,}{blocks}{host}; {measured.batch_tokens:,} a batch"
-
-
-def section(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], words: str = "") -> Iterator[str]:
-    """Yield a heading, words and a table."""
-    yield from (f"## {title}", "", *([" ".join(words.split()), ""] if words else []))
-    yield from (*table(head, [[cell.replace("|", "\\|") for cell in row] for row in rows]), "")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

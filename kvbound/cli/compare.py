@@ -44,13 +44,11 @@ def compare(
     optimum: Annotated[
         bool,
         typer.Option(
-            "--optimum/--no-optimum",
-            help="look for it, and for the best schedule and bound meanwhile, or for nothing",
+            "--optimum/--no-optimum", help="look for it, and for the best schedule and bound meanwhile, or for nothing"
         ),
     ] = True,
     window: common.WindowOption = None,
     plot: common.PlotOption = None,
-    ladder: Annotated[str | None, common.picture("draw values and bounds on one axis")] = None,
     html: Annotated[
         str | None, option("OUT.html", "write a report: one file, for any browser (docs/report.md)", "--html", *OUT)
     ] = None,
@@ -62,7 +60,7 @@ def compare(
     json: common.JsonOption = None,
 ) -> int:
     """Say how far each policy is from the best schedule there is."""
-    check_writable(plot, ladder, html, trace, csv, json)
+    check_writable(plot, html, trace, csv, json)
     loaded, stop = load_instance(instance), None if window is None else fraction("--window", window)
     if plot is not None:
         check_drawable(loaded)
@@ -88,7 +86,7 @@ def compare(
         json, {"rows": rows}, lambda console: show(comparison, console, explained, wide=wide),
         (trace, lambda file: write_trace_events(file, comparison.schedules())),
         (csv, lambda file: write_rows(file, comparison.rows())),
-        (plot, drawing(comparison.figure)), (ladder, drawing(comparison.draw_ladder)),
+        (plot, drawing(comparison.figure)),
         (html, drawing(lambda file: write_text(file, comparison.report().html()))),
     )  # fmt: skip
     return EXIT_INTERRUPTED if comparison.interrupted else 0

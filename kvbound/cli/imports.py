@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import wraps
@@ -34,7 +34,7 @@ from kvbound.cli.setting import (
     with_handling,
 )
 from kvbound.cli.setting import OPTIONS as SETTING_OPTIONS
-from kvbound.distortion import distortion, gentler
+from kvbound.distortion import distortion
 from kvcore.csv_table import MachineFor, build_instance
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
@@ -281,7 +281,7 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
         write_text(out, instance.to_json())
         if out != "-":
             emit(json, facts(instance), lambda console: show_instance(instance, console))
-        lost += [] if size is None else _distorted(fine, coarse)
+        lost += [] if size is None else [_distorted(fine, coarse)]
     if trace.notes:  # which are there once all requests have been read
         lost = [f"{trace.source}: {'; '.join(trace.notes)} (docs/data.md)", *lost]
     if setting.assumed:
@@ -291,16 +291,9 @@ def _write(trace: Imported, machine: Machine | MachineFor, asked: Asked) -> None
         print(f"kvbound: {line}", file=sys.stderr)
 
 
-def _distorted(fine: Instance, coarse: Instance) -> Iterator[str]:
-    found, grid = distortion(fine, coarse), coarse.coarsening
-    yield (
+def _distorted(fine: Instance, coarse: Instance) -> str:
+    found = distortion(fine, coarse)
+    return (
         f"coarsening changed all peaks together to {found.peaks:.2f} times, decodes and calls to {found.times:.2f} "
         f"times, memory to {found.memory:.2f} times what they were"
     )
-    if found.mild or grid is None:
-        return
-    milder = gentler(fine, block_tokens=grid.block_tokens, slot_ticks=grid.slot_ticks)
-    yield (
-        "no smaller sizes keep each within 10 %: leave --block and --slot out" if milder is None
-        else f"--block {milder[0]} --slot {milder[1]} keep each within 10 %"
-    )  # fmt: skip

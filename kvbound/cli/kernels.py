@@ -12,10 +12,9 @@ from rich.console import Console
 
 from costmodels.models import get_model
 from kvbound.cli import EXIT_INTERRUPTED
-from kvbound.cli.common import JsonOption, PlotOption, emit, option, table
+from kvbound.cli.common import JsonOption, emit, option, table
 from kvbound.cli.gpu import BackendOption, DeviceOption, DtypeOption, get_backend, get_dtype
-from kvbound.cli.progress import LiveLine, drawing
-from kvbound.plots import plot_kernels
+from kvbound.cli.progress import LiveLine
 from kvbound.tables import Row, Rows, milliseconds, percent
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
@@ -33,14 +32,13 @@ def kernels(
     model: Annotated[str | None, option("NAME", f"whose heads ({', '.join(SHAPES)})")] = None,
     backend: BackendOption = None,
     dtype: DtypeOption = None,
-    peers: Annotated[str, option("NAME[,NAME..]|all|none", "sdpa, flashinfer")] = "all",
+    peers: Annotated[str, option("NAME[,NAME..]|all|none", "sdpa")] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="the large shapes only")] = False,
     time_limit: Annotated[float | None, option("S", "start no case after so many seconds", min=1)] = None,
-    plot: PlotOption = None,
     json: JsonOption = None,
 ) -> int:
     """Measure bandwidths, and paged attention beside other kernels."""
-    check_writable(plot, json)
+    check_writable(json)
     opened, kind = get_backend(device, backend)
     from gpu_validation.attention_bench import bench
     from gpu_validation.bandwidth import bandwidths, peaks
@@ -72,8 +70,7 @@ def kernels(
                         write_text(json, dumps(payload(), indent=1))
     except KeyboardInterrupt:
         interrupted = True
-    drawn = drawing(lambda file: plot_kernels(rows, peaks(rates), path=file))
-    emit(json, payload(), lambda console: show(console, about, rates, rows, summary(rows)), (plot, drawn))
+    emit(json, payload(), lambda console: show(console, about, rates, rows, summary(rows)))
     return EXIT_INTERRUPTED if interrupted else 0
 
 

@@ -12,7 +12,7 @@ from kvbound.cli.common import OUT, POLICY, emit, option, table
 from kvbound.cli.progress import LiveLine, SolveProgress, drawing, load_instance
 from kvbound.plots import plot_load
 from kvbound.simulation import policy_names
-from kvbound.tables import CAUSES, SHORT, TIMES, Row, Rows, class_cells, percent, rate_unit, spread
+from kvbound.tables import SHORT, TIMES, Row, Rows, class_cells, percent, rate_unit, spread
 from kvbound.units import Units, units_of
 from kvcore.errors import BadInput
 from kvcore.files import check_writable, write_text
@@ -22,13 +22,7 @@ from kvcore.parameters import fraction
 from kvcore.result import Stop
 from sweeps.export import as_csv as table_as_csv
 
-SPREADS = ("latency", "latency_without_calls", "ttft", "tpot", "tpot_without_calls", "normalized_latency",
-           "normalized_latency_without_calls")  # fmt: skip
-PARTS = ("mean", "p50", "p95", "p99", "max")
 FACTS = ("factor", "rate", "policy", "error", "stationary")
-COUNTS = ("requests", "unfinished", "requests_per_second", "tokens_per_second", "goodput_per_second", "slo_attainment",
-          "batches", "evictions", "recomputed_share", "tokens_swapped_out", "tokens_swapped_in")  # fmt: skip
-BY_CLASS = "slo_attainment_by_class"
 MOST_JOBS = 64
 FLOW, LATE = "total-flow-time", "late-requests"
 ANY = "any scheduler"
@@ -141,22 +135,17 @@ def _least(instance: Instance, objective: str, factor: Fraction, seconds: float)
 
 
 def as_csv(rows: Rows) -> str:
-    """Return the rows as CSV with a header: a column for every measure (spreads as `measure_part`), seconds."""
-    columns = [*FACTS, *COUNTS, *(f"{name}_{part}" for name in SPREADS for part in PARTS)]
-    columns += [f"waste_{part}" for part in CAUSES]
-    classes = dict.fromkeys(name for row in rows for name in (row.get("measures") or {}).get(BY_CLASS, {}))
-    columns += [f"{BY_CLASS}_{name}" for name in classes]
-    return table_as_csv(
-        [{key: row.get(key) for key in FACTS} | _flat(row.get("measures") or {}) for row in rows], columns
-    )
+    """Return the rows as CSV with a header: a column for every measure, and for each part of one (`latency_p99`)."""
+    flat = [{key: row.get(key) for key in FACTS} | _flat(row.get("measures") or {}) for row in rows]
+    return table_as_csv(flat, list(dict.fromkeys(key for row in flat for key in row)))
 
 
 def _flat(measured: Row) -> dict[str, Any]:
-    flat = {name: measured[name] for name in COUNTS if name in measured}
-    for name in SPREADS:
-        flat |= {f"{name}_{part}": value for part, value in (measured.get(name) or {}).items()}
-    flat |= {f"{BY_CLASS}_{name}": share for name, share in measured.get(BY_CLASS, {}).items()}
-    return flat | {f"waste_{part}": share for part, share in (measured.get("waste_share") or {}).items()}
+    plain = {name: value for name, value in measured.items() if not isinstance(value, dict)}
+    parts = {name: value for name, value in measured.items() if isinstance(value, dict)}
+    return plain | {
+        f"{name.removesuffix('_share')}_{part}": value for name, of in parts.items() for part, value in of.items()
+    }
 
 
 def _show(console: Console, rows: Rows, bounds: Rows, kept: Rows, units: Units, *, wide: bool) -> None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 def search(
     policy: Annotated[str, option("NAME", "`kvbound policies` lists them; or FILE.py", *POLICY)],
     objective: common.ObjectiveOption = "total-flow-time",
-    maximize: Annotated[str, option("ratio", "the policy's value over the optimum")] = "ratio",
     n: Annotated[int, option("N", "requests at most", "--n", min=1, max=8)] = 3,
     memory: Annotated[int, option("TOKENS", "of KV, at most", min=1, max=LIMIT)] = 8,
     prompt: Annotated[int, option("TOKENS", "of a request, at most", min=1, max=LIMIT)] = 3,
@@ -47,8 +46,6 @@ def search(
     """Look for the instance on which a policy is farthest from optimal."""
     from hypotheses.search import SearchSpace, search
 
-    if maximize != "ratio":
-        raise BadInput(f"--maximize {maximize}: only the ratio is maximised")
     check_writable(out, json)
     machine = Machine(
         memory=None, host_memory=host_memory, batch_tokens=batch_tokens, batch_requests=batch_requests

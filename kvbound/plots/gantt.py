@@ -12,21 +12,7 @@ from typing import Any, NamedTuple
 
 from kvbound.plots import style
 from kvbound.plots.frame import Frame, set_time
-from kvbound.plots.style import (  # fmt: skip
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    MINT,
-    ORANGE,
-    PALE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    WHITE,
-    Axes,
-    Line2D,
-)
+from kvbound.plots.style import BLACK, BLUE, GREEN, GREY, MINT, ORANGE, PALE, PURPLE, SKY, VERMILLION, WHITE, Axes
 from kvbound.timeline import Interval, Kind, timeline
 from kvcore.account import contents_curve, forgets_of
 from kvcore.trace import Trace
@@ -101,7 +87,7 @@ def draw_gantt(ax: Axes, trace: Trace, frame: Frame, height: float | None = None
     return {interval.kind for intervals in rows.values() for interval in intervals}
 
 
-def draw_reuses(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
+def draw_reuses(ax: Axes, trace: Trace, frame: Frame) -> list[style.Line2D]:
     """Mark reuses; return their handles."""
     moves = [(move, y) for y, request in enumerate(trace.requests) for move in request.moves if move.kind == "reuse"]
     times = [trace.batches[move.batch].start * frame.scale(trace) for move, _ in moves]
@@ -227,11 +213,11 @@ def _seen(curve: Sequence[tuple[int, int]], ax: Axes, trace: Trace, frame: Frame
     return [time for time, _ in seen.values()], [held for _, held in seen.values()]
 
 
-def _draw_host(ax: Axes, trace: Trace, frame: Frame) -> list[Line2D]:
+def _draw_host(ax: Axes, trace: Trace, frame: Frame) -> list[style.Line2D]:
     times, tokens = _seen(trace.host_curve(), ax, trace, frame)
     if not any(tokens):
         return []
-    lines: list[Line2D] = ax.step(
+    lines: list[style.Line2D] = ax.step(
         times, tokens, where="post", color=VERMILLION, linewidth=0.8, linestyle="--", label="host memory"
     )
     return lines

@@ -1,88 +1,43 @@
-"""HTML and SVG as a tree, so that no text of an instance can become markup."""
+"""Pages by the templates of this folder, and figures as SVG in them; no text of an instance can become markup."""
 
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Mapping
-from importlib.resources import files
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import Element
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
 from kvbound.plots.style import BLACK, GREY, LIGHT, PALE, WHITE, Figure, render
-from kvbound.tables import Cells
 
-LINES = frozenset(
-    ("head", "body", "main", "section", "figure", "table", "thead", "tbody", "tr", "details", "dl", "p", "h1", "h2",
-     "h3", "svg", "g", "rect", "path", "style", "script", "meta", "title", "pattern")
-)  # fmt: skip
-"""Elements that end a line of the file."""
-
+FOLDER = Path(__file__).parent
+TEMPLATES = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
+PARTS: Any = TEMPLATES.get_template("parts.html").module
 COLOURS = {BLACK: "ink", GREY: "muted", LIGHT: "line", PALE: "pale", WHITE: "page"}  # as in report.css
-Child = Element | str | None
 
 
-def node(tag: str, attributes: Mapping[str, object] | None = None, *children: Child) -> Element:
-    """Return an element with these children, without None; text is escaped when the page is written."""
-    made = Element(tag, {name: _text(value) for name, value in (attributes or {}).items() if value is not None})
-    made.tail = "\n" if tag in LINES else None
-    for child in children:
-        if isinstance(child, Element):
-            made.append(child)
-        elif child is not None:
-            _add_text(made, child)
+def page(**given: Any) -> str:
+    """Return a whole HTML file, `report.html` with its style and its script."""
+    style, script = (Markup((FOLDER / f"report.{kind}").read_text(encoding="utf-8")) for kind in ("css", "js"))
+    return TEMPLATES.get_template("report.html").render(style=style, script=script, **given) + "\n"
+
+
+def node(tag: str, attributes: Mapping[str, object], *children: Element) -> Element:
+    """Return an element of SVG; numbers have two decimals."""
+    made = Element(tag, {name: _text(value) for name, value in attributes.items()})
+    made.extend(children)
     return made
-
-
-def _add_text(parent: Element, text: str) -> None:
-    if len(parent):
-        parent[-1].tail = (parent[-1].tail or "") + text
-    else:
-        parent.text = (parent.text or "") + text
 
 
 def _text(value: object) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
-def asset(name: str) -> str:
-    """Return the text of a file of this package."""
-    return files("kvbound.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def page(title: str, main: Iterable[Element], style: str, script: str) -> str:
-    """Return a whole HTML file that loads nothing, which its policy forbids."""
-    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-    head = node(
-        "head", None,
-        node("meta", {"charset": "utf-8"}),
-        node("meta", {"http-equiv": "Content-Security-Policy", "content": policy}),
-        node("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
-        node("meta", {"name": "color-scheme", "content": "light dark"}),
-        node("title", None, title),
-        node("style", None, style),
-    )  # fmt: skip
-    body = node("body", None, node("main", None, *main), node("script", None, script))
-    html = node("html", {"lang": "en"}, head, body)
-    return "<!doctype html>\n" + ElementTree.tostring(html, encoding="unicode", method="html") + "\n"
-
-
-def html_table(cells: Cells, caption: str | None = None) -> Element:
-    """Return a table that scrolls where it is too wide."""
-    sides = [{"class": "number"} if k in cells.numbers else {} for k in range(len(cells.columns))]
-    head = [node("th", {"scope": "col", **side}, text) for side, text in zip(sides, cells.columns, strict=True)]
-    rows = [
-        node("tr", None, node("th", {"scope": "row"}, _cell(first)), *(
-            node("td", side, _cell(cell)) for side, cell in zip(sides[1:], rest, strict=True)
-        ))
-        for first, *rest in cells.rows
-    ]  # fmt: skip
-    made = node("table", None, node("thead", None, node("tr", None, *head)), node("tbody", None, *rows))
-    if caption is not None:
-        made.insert(0, node("caption", None, caption))
-    label = caption or cells.columns[0]
-    return node("div", {"class": "wide", "tabindex": 0, "role": "region", "aria-label": label}, made)
-
-
-def _cell(cell: object) -> str:
-    return "–" if cell is None else str(cell)
+def written(element: Element) -> Markup:
+    """Return an element as text for a page."""
+    return Markup(ElementTree.tostring(element, encoding="unicode", method="html"))
 
 
 def inline(figure: Figure, name: str, attributes: Mapping[str, str]) -> Element:

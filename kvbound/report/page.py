@@ -4,19 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from xml.etree.ElementTree import Element
 
 import kvcore
-from kvbound import tables
+from kvbound import instance_text, tables
 from kvbound.explanation import Explained
-from kvbound.instance_text import facts_in_words, node_cells, request_cells
 from kvbound.plots import ladder
 from kvbound.plots.frame import DRAWABLE, FAR, Frame, far
 from kvbound.plots.gantt import LOOKS
 from kvbound.report import chart
 from kvbound.report.chart import Bar, bars_of
-from kvbound.report.markup import asset, html_table, inline, node, page
-from kvbound.tables import Cells, causes, differences, in_words
+from kvbound.report.markup import inline, page, written
+from kvbound.tables import Cells, in_words
 from kvbound.units import Units, units_of
 from kvcore.account import memory_waste
 from kvcore.instance import Instance
@@ -40,15 +38,11 @@ KINDS = {
 }
 
 
-def proof(handling: str, optimum: Result) -> Element:
-    """Return what is known of the optimum with that handling of calls."""
-    facts: list[Element] = []
-    for term, text in _facts(optimum):
-        facts += [node("dt", None, term), node("dd", None, text)]
-    return node("section", None, node("h3", None, handling), node("dl", None, *facts), _ladder(optimum))
+SPELLED = 400  # a schedule of at most so many bars is also given as a table
 
 
-def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
+def facts(optimum: Result) -> Iterator[tuple[str, str]]:
+    """Yield what is known of an optimum, in words."""
     yield "status", STATUS[optimum.status]
     best = "none" if optimum.value is None else f"{in_words(optimum, optimum.value)}, verified by the referee"
     yield "best schedule", best
@@ -72,18 +66,14 @@ def _facts(optimum: Result) -> Iterator[tuple[str, str]]:
     yield "instance", optimum.instance.sha256
 
 
-def _ladder(optimum: Result) -> Element | None:
+def rungs(optimum: Result) -> Cells | None:
+    """Return the lower bounds by method (None: no ladder)."""
     if not optimum.ladder:
         return None
     units, objective = units_of(optimum.instance), optimum.objective
-    rungs = [rung.row(objective) for rung in optimum.ladder]
-    rows = [(rung["method"], units.value(rung["bound"], objective), rung["why"]) for rung in rungs]
-    columns = ("method", *tables.value_columns(units, objective, "bound"), "why")
-    return html_table(Cells(columns, rows, (1,)), "Lower bounds by method")
-
-
-LISTED = 200  # the most requests in the table of the instance
-SPELLED = 400  # a schedule of at most so many bars is also given as a table
+    found = [rung.row(objective) for rung in optimum.ladder]
+    rows = [(rung["method"], units.value(rung["bound"], objective), rung["why"]) for rung in found]
+    return Cells(("method", *tables.value_columns(units, objective, "bound"), "why"), rows, (1,))
 
 
 @dataclass(frozen=True)
@@ -114,102 +104,62 @@ class Report:
     def html(self) -> str:
         """Return the file: the same bytes for the same results."""
         title = f"{self.instance.name}, {self.rows[0]['objective']}"
-        return page(f"kvbound: {title}", self._main(title), asset("report.css"), asset("report.js"))
+        drawn = self.ladder and ladder(self.ladder, units=self.units).figure.figure
+        about = {"class": "ladder", "role": "img", "aria-label": "values and bounds"}
+        return page(
+            report=self, title=title, rungs=drawn and written(inline(drawn, "ladder", about)), tables=tables,
+            about=instance_text, sizes=sizes_of(self.instance), facts=facts, ladder=rungs,
+            drawable=DRAWABLE,
+        )  # fmt: skip
 
-    def _main(self, title: str) -> Iterator[Element]:
-        yield node("h1", None, title)
-        for verdict in self.verdicts:
-            yield node("p", {"class": "verdict"}, verdict)
-        yield html_table(self.summary, "Values")
-        if self.optima:
-            yield node("p", {"class": "small"}, tables.OVER)
-        yield _section("Schedules", *self._schedules())
-        if self.ladder:
-            drawn = ladder(self.ladder, units=self.units).figure.figure
-            about = {"class": "ladder", "role": "img", "aria-label": "values and bounds"}
-            yield _section("Values and bounds", node("div", {"class": "wide"}, inline(drawn, "ladder", about)))
-        if self.explained:
-            yield _section("Where the time goes", *self._explained())
-        yield _section("What was proved, and how", *(proof(words, optimum) for words, optimum in self.optima.items()))
-        yield _section("Measures", *self._measures())
-        yield _section("The instance", *self._instance())
-        yield node("p", {"class": "small"}, self._versions())
-        yield node("div", {"id": "tip", "role": "status", "hidden": "hidden"})
+    @property
+    def drawn(self) -> bool:
+        """Whether the schedules are drawn."""
+        return bool(self.schedules) and len(self.instance.requests) <= DRAWABLE
 
-    def _schedules(self) -> Iterator[Element]:
-        requests = len(self.instance.requests)
-        if not self.schedules or requests > DRAWABLE:
-            many = f"up to {DRAWABLE} requests are drawn, and here are {requests:,}"
-            yield node("p", None, f"Not drawn: {many if self.schedules else 'there is no schedule'}.")
+    def charts(self) -> Iterator[tuple[str, str, str, Cells | None]]:
+        """Yield each schedule's label, why it is not drawn (empty: it is), its picture, and the same as a table."""
+        if not self.drawn:
             return
         drawn = [(label, trace, bars_of(trace)) for label, trace in self.schedules]
-        yield node("p", {"class": "small"}, NOTE)
         beyond = far([makespan(trace) for _, trace, _ in drawn])
         frame = Frame.of([trace for (_, trace, _), out in zip(drawn, beyond, strict=True) if not out])
         for k, ((label, trace, lanes), out) in enumerate(zip(drawn, beyond, strict=True)):
-            long = f"Not drawn: it takes {frame.units.spelled(makespan(trace))}, more than {FAR} times the median."
-            yield _noted(label, long) if out else _figure(f"chart-{k}", label, trace, lanes, frame)
+            bars = sum(map(len, lanes.values()))
+            if out:
+                long = f"Not drawn: it takes {frame.units.spelled(makespan(trace))}, more than {FAR} times the median."
+                yield label, long, "", None
+            elif bars > chart.MOST_BARS:
+                yield label, f"Not drawn: {bars:,} bars, and up to {chart.MOST_BARS:,} are.", "", None
+            else:
+                spelled = _spelled(trace, lanes, frame.units) if bars <= SPELLED else None
+                yield label, "", written(chart.chart(f"chart-{k}", label, trace, lanes, frame)), spelled
 
-    def _explained(self) -> Iterator[Element]:
-        yield node("p", {"class": "small"}, EXPLAINED)
-        for cells in tables.explained_cells(self.explained, self.units):
-            yield html_table(cells)
-        for line in [*differences(self.explained, self.units), *causes(self.explained, self.units)]:
-            yield node("p", {"class": "small"}, line)
-
-    def _measures(self) -> Iterator[Element]:
+    def measures(self) -> Iterator[tuple[Cells, str]]:
+        """Yield tables of all that is measured, with their captions."""
         measured, units = [(row["label"], row["measures"]) for row in self.rows if row.get("measures")], self.units
         values = [
             [label, *(units.value(made(trace), name) for name, made in OBJECTIVES.items())]
             for label, trace in self.schedules
         ]
         columns = ["objective", *(f"{name}, {units.of(name)}" for name in OBJECTIVES)]
-        yield html_table(Cells(columns, values, range(1, len(columns))), "All objectives")
+        yield Cells(columns, values, range(1, len(columns))), "All objectives"
         waste = [*tables.CAUSES, *["retained"] * bool(self.instance.contents)]
         lost = [(label, memory_waste(trace).parts()) for label, trace in self.schedules]
         cells = [[label, *(units.text(parts[cause]) for cause in waste)] for label, parts in lost]
         caption = f"Memory waste by cause, in {units.kv} x {units.time}"
-        yield html_table(Cells(["waste", *waste], cells, range(1, len(waste) + 1)), caption)
-        yield html_table(tables.times_cells(measured, units), "Times")
-        yield html_table(tables.work_cells(measured, units), "Work and moves")
+        yield Cells(["waste", *waste], cells, range(1, len(waste) + 1)), caption
+        yield tables.times_cells(measured, units), "Times"
+        yield tables.work_cells(measured, units), "Work and moves"
 
-    def _instance(self) -> Iterator[Element]:
-        instance = self.instance
-        for line in facts_in_words(instance, sizes_of(instance)):
-            yield node("p", None, line)
-        yield html_table(*request_cells(instance, LISTED))
-        if instance.contents:
-            yield html_table(*node_cells(instance, LISTED))
-        yield node("p", {"class": "small"}, f"sha256 of the instance: {instance.sha256}")
-
-    def _versions(self) -> str:
+    def versions(self) -> str:
+        """Say what made it."""
         found = [row["solver"] for row in self.rows if row.get("solver")]
         solvers = sorted({f"{solver['name']} {solver['version']}" for solver in found})
         return "Made by " + ", ".join((f"kvbound {kvcore.__version__}", *solvers)) + "."
 
 
-EXPLAINED = "The parts are exact and add up; kvbound compare --explain prints them."
-NOTE = (
-    "All schedules share the time axis. Point at a bar, or go to a chart and use the arrow keys, for its batches "
-    "(counted from 0), tokens and KV. A tall bar is work, a half-high one a call, a low one a request that "
-    "is ready and waits."
-)
-
-
-def _figure(name: str, label: str, trace: Trace, lanes: Mapping[str, Sequence[Bar]], frame: Frame) -> Element:
-    bars = sum(map(len, lanes.values()))
-    if bars > chart.MOST_BARS:
-        return _noted(label, f"Not drawn: {bars:,} bars, and up to {chart.MOST_BARS:,} are.")
-    drawn = node("div", {"class": "wide"}, chart.chart(name, label, trace, lanes, frame))
-    spelled = _spelled(trace, lanes, frame.units) if bars <= SPELLED else None
-    return node("figure", None, node("figcaption", None, label), drawn, spelled)
-
-
-def _noted(label: str, note: str) -> Element:
-    return node("figure", None, node("figcaption", None, label), node("p", None, note))
-
-
-def _spelled(trace: Trace, lanes: Mapping[str, Sequence[Bar]], units: Units) -> Element:
+def _spelled(trace: Trace, lanes: Mapping[str, Sequence[Bar]], units: Units) -> Cells:
     rows = [
         (
             id, LOOKS[bar.kind].text, units.text(bar.start), units.text(bar.end),
@@ -219,8 +169,4 @@ def _spelled(trace: Trace, lanes: Mapping[str, Sequence[Bar]], units: Units) -> 
         for bar in lane
     ]  # fmt: skip
     columns = ("request", "what it does", f"from, {units.time}", f"to, {units.time}", "in detail")
-    return node("details", None, node("summary", None, "the same as a table"), html_table(Cells(columns, rows, (2, 3))))
-
-
-def _section(heading: str, *children: Element) -> Element:
-    return node("section", None, node("h2", None, heading), *children)
+    return Cells(columns, rows, (2, 3))

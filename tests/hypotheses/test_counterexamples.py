@@ -332,7 +332,6 @@ def test_an_interruption_is_exit_130_and_the_worst_is_written(tmp_path, monkeypa
     [
         (["--policy", "nobody"], "no policy is called 'nobody'"),
         (["--policy", "fcfs", "--objective", "joy"], "no objective is called 'joy'"),
-        (["--policy", "fcfs", "--maximize", "gap"], "--maximize gap: only the ratio is maximised"),
         (["--policy", "fcfs", "--switches", "turbo"], "no switch is called 'turbo'"),
         (["--policy", "fcfs", "--handling", "both"], "handling is one of"),
         (["--policy", "fcfs", "--n", 1, "--calls", 1, "--out", "/no/such/f"], "cannot be written"),

@@ -10,7 +10,7 @@ import pytest
 
 import kvbound as kv
 from benchmarks import __main__ as registry
-from benchmarks import against_bounds, library, options, phases, proved, referee, simulate, worst
+from benchmarks import against_bounds, library, options, phases, proved, simulate, worst
 from benchmarks.engines import __main__ as engines
 from benchmarks.engines import dynamo
 from kvbound import machine_checked
@@ -30,7 +30,6 @@ Run = Callable[[pytest.MonkeyPatch], object]
 @pytest.mark.parametrize("name", registry.BENCHMARKS)
 def test_each_benchmark_gives_rows(name, tmp_path, monkeypatch):
     monkeypatch.delenv("KVBOUND_DATA", raising=False)
-    monkeypatch.setattr(referee, "BATCHES", 20)
     monkeypatch.setattr(library, "CHOSEN", ("mars-figure1",))
     monkeypatch.setattr(library, "SECONDS", 0.2)
     monkeypatch.setattr(simulate, "CASES", {"small": ("fcfs", "vllm")})
@@ -47,7 +46,7 @@ def test_each_benchmark_gives_rows(name, tmp_path, monkeypatch):
 
 
 def test_what_is_no_benchmark_is_refused():
-    with pytest.raises(SystemExit, match=r"no benchmark is called nothing; there are referee, hour"):
+    with pytest.raises(SystemExit, match=r"no benchmark is called nothing; there are hour, library"):
         registry.main(["nothing"])
 
 
@@ -177,13 +176,6 @@ def beside_single_methods(monkeypatch):
     assert row["bound"] <= row["value"]
 
 
-def copy_longer(monkeypatch):
-    from benchmarks import copies
-
-    Path("three.json").write_text(builtin_instance("infercept-sample:k=3,evict=1").to_json())
-    copies.main("infercept", "three.json")
-
-
 def count_proved(monkeypatch):
     """A program that says the same of all."""
     program, rows, record = Path("program"), Path("rows.jsonl"), Library().record("mars-figure1")
@@ -203,7 +195,6 @@ RUNS: dict[str, Run] = {
     "benchmarks.options": measure_options,
     "benchmarks.against_bounds": beside_bounds,
     "benchmarks.worst": write_the_worst,
-    "benchmarks.copies": copy_longer,
     "benchmarks.engines": ask_engines,
     "benchmarks.compiled": compile_kernels,
     "benchmarks.phases": measure_phases,
