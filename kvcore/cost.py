@@ -46,7 +46,7 @@ class Features(NamedTuple):
 class TokensAbove(Shown):
     """`coefficient` for each token of the batch above `knee`."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", defer_build=True)
 
     knee: Coefficient
     coefficient: Coefficient
@@ -55,7 +55,7 @@ class TokensAbove(Shown):
 class CostFunction(Shown):
     """One linear function of the features, over `divisor`, rounded up."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", defer_build=True)
 
     divisor: Annotated[int, Field(ge=1, le=10**15)] = 1
     busy: Coefficient = 0
@@ -92,7 +92,7 @@ class CostFunction(Shown):
 class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max_length=1000), FailFast()]]):
     """The cost model of an instance: D = max(1, ceil(f/q) over its functions)."""
 
-    model_config = ConfigDict(frozen=True, strict=True)
+    model_config = ConfigDict(frozen=True, strict=True, defer_build=True)
 
     def __repr__(self) -> str:
         return f"Cost({brief(list(self.root))[1:-1]})"
