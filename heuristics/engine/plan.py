@@ -206,10 +206,10 @@ class Plan:
         states = [members.get(job.id) for job in jobs]
         return [0 if state is None else state.device + steps - state.joined for state in states]
 
-    def decode_on(self, jobs: Sequence[Job]) -> bool:
+    def decode_on(self, jobs: Sequence[Job], freed: int = 0) -> bool:
         """Let all of these decodes process a token, or none if not all of them can; faster than `take` for each.
 
-        False also if one has not generated a token with its latest work.
+        False also if one has not generated a token with its latest work. Drops to come free `freed` blocks.
         """
         members = self._stream.members
         count = len(jobs)
@@ -222,7 +222,7 @@ class Plan:
             return False
         growth = self.growth_of(jobs)
         if self.free_blocks is not None:
-            if growth > self.free_blocks:
+            if growth > self.free_blocks + freed:
                 return False
             self.free_blocks -= growth
         self.work.update(work)
