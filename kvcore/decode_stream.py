@@ -6,12 +6,15 @@ compare traces and broken rules of both.
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import count, filterfalse, islice
+from math import inf
+from operator import countOf
 
 from kvcore.cost import Features
 from kvcore.instance import LIMIT, Instance, KvGroup, KvLayout, Machine
-from kvcore.limits import use_of
+from kvcore.limits import BUDGETS, use_of
 from kvcore.rules import MOST_BATCHES, Execution, MoveMade, Work
 from kvcore.schedule import Batch
 from kvcore.state import RequestState
@@ -81,11 +84,16 @@ class Stream:
 
     def _rate(self, tokens: int) -> int:
         """The blocks that the block after these tokens takes."""
-        return sum(weight for weight, window in self._groups if tokens < window)
+        return sum([weight for weight, window in self._groups if tokens < window])
 
-    def growth(self, ahead: int = 0) -> int:
-        """Return the device blocks gained in the next step, or `ahead` after it, before `until_full`."""
-        return self._phases.get(-(self.steps + ahead) % self._block, 0)
+    def growth(self) -> int:
+        """Return the device blocks gained in the next step."""
+        return self._phases.get(-self.steps % self._block, 0)
+
+    def growths(self) -> Iterator[int]:
+        """Return the device blocks gained in each step, before `until_full`."""
+        phases, block = self._phases, self._block
+        return (phases.get(-step % block, 0) for step in count(self.steps))
 
     def until_full(self) -> int:
         """Return the number of steps before the next in which a window is full."""
@@ -129,6 +137,7 @@ class StreamExecution(Execution):
         self.stream = Stream(self.machine)
         self.streams = False  # the stream works in this batch
         self.ended: list[RequestState] = []  # the previous batch ended their segment
+        self.budgets = [LIMIT if (most := limit.of(self.machine)) is None else most for limit in BUDGETS]
         decode = use_of(1, 1, 0)
         self.most_decodes = min([most for column, most, limit in self.limits if limit.rule == 5 and decode[column]],
                                 default=LIMIT)  # fmt: skip
@@ -177,7 +186,10 @@ class StreamExecution(Execution):
         A request in the stream is ready with one token to process; those that do anything else leave, unless all pause.
         """
         members = self.stream.members
-        others = {id: tokens for id, tokens in work.items() if tokens != 1 or id not in members}
+        others = {id: work[id] for id in filterfalse(members.__contains__, work)}
+        ones = countOf(work.values(), 1) - countOf(others.values(), 1)
+        if ones < len(work) - len(others):
+            others = {id: tokens for id, tokens in work.items() if tokens != 1 or id not in members}
         self.streams = len(others) < len(work)
         if len(work) < len(others) + len(members):
             for id in [id for id in members if id in others or (self.streams and id not in work)]:
@@ -216,7 +228,7 @@ class StreamExecution(Execution):
         for state in self.ended:
             self.end_segment(state)
 
-    def stretch(self, work: dict[str, int], most: int, until: int | None = None, start: int | None = None) -> int:
+    def stretch(self, work: dict[str, int], most: int, until: float = inf, start: int | None = None) -> int:
         """Let the stream, if it is all the work, decode in up to `most` batches from `start` on; return how many.
 
         Only memory can break a rule. The last one ends a segment, or ends at `until` or later, or is before one that
@@ -233,20 +245,21 @@ class StreamExecution(Execution):
         ):
             return 0
         self.streams = True
-        features = self.features([], [])
+        features = Features(1, 1, 0, count, count, count, 0, stream.kv)
         most = min(most, stream.until_end(), stream.until_full(), MOST_BATCHES - self.count, LONGEST)
         start = end = self.end if start is None else start
-        blocks, limit, retained = self.blocks, self.machine.block_limit, self.resident.retained
+        blocks, retained = self.blocks, self.resident.retained
+        limit = inf if self.machine.block_limit is None else self.machine.block_limit
         ends: list[int] = []
         devices: list[int] = []
-        for step, duration in zip(range(most), self.cost.durations(features), strict=False):
-            blocks += stream.growth(step)
-            if limit is not None and blocks > limit:
+        for growth, duration in islice(zip(stream.growths(), self.cost.durations(features), strict=False), most):
+            blocks += growth
+            if blocks > limit:
                 break
             end += duration
             ends.append(end)
             devices.append(blocks * block)
-            if until is not None and end >= until:
+            if end >= until:
                 break
         if not ends:
             return 0

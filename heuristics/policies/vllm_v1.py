@@ -151,7 +151,9 @@ class VllmV1(PlansAhead):
         If they lack memory, the last running are preempted first: as few as leave enough for the decodes before them.
         """
         running, last = self.running, self.victim == "last" and not self.priority
-        first = next((k for k, job in enumerate(running) if job.index in self.chunks), len(running))
+        first = len(running)
+        if self.chunks:
+            first = next((k for k, job in enumerate(running) if job.index in self.chunks), first)
         if self.leaving or not (last or first == len(running)):
             return 0
         decodes = running[:first]
@@ -208,12 +210,12 @@ class VllmV1(PlansAhead):
         most = min(self.machine.batch_requests or LIMIT, self.max_num_seqs)
         while self.waiting and len(self.running) < most:
             job = self.waiting[0]
-            tokens = min(plan.chunk(job), self.most) if self.may_join(job, plan) else 0
-            needed = job.growth(job.missing if self.gate else tokens)
+            tokens, missing = min(plan.chunk(job), self.most) if self.may_join(job, plan) else 0, job.missing
+            needed = job.growth(missing if self.gate else tokens)
             needed += self.reserve + self.pinned() if self.running else 0
-            if not tokens or needed > self.room(plan, job) or (self.defers and job.missing > 1):
+            if not tokens or needed > self.room(plan, job) or (self.defers and missing > 1):
                 break
-            self.prefills |= job.missing > 1
+            self.prefills |= missing > 1
             self.running.append(self.waiting.pop(0))
             self.take(job, tokens, plan)
         self.backlog = bool(self.waiting) if not self.defers else self.backlog
