@@ -137,6 +137,7 @@ class StreamExecution(Execution):
         self.stream = Stream(self.machine)
         self.streams = False  # the stream works in this batch
         self.ended: list[RequestState] = []  # the previous batch ended their segment
+        self.most_blocks = inf if self.machine.block_limit is None else self.machine.block_limit
         self.budgets = [LIMIT if (most := limit.of(self.machine)) is None else most for limit in BUDGETS]
         decode = use_of(1, 1, 0)
         self.most_decodes = min([most for column, most, limit in self.limits if limit.rule == 5 and decode[column]],
@@ -235,21 +236,17 @@ class StreamExecution(Execution):
         lacks memory.
         """
         stream, block = self.stream, self.machine.block
-        count = len(stream)
-        if (
-            self.due
-            or self.unfinished
-            or not 0 < count <= self.most_decodes
-            or work.keys() != stream.members.keys()
-            or set(work.values()) != {1}
-        ):
+        members, count = stream.members.keys(), len(stream.members)
+        if self.due or self.unfinished or not 0 < count <= self.most_decodes or work.keys() != members:
+            return 0
+        if countOf(work.values(), 1) < count:
             return 0
         self.streams = True
         features = Features(1, 1, 0, count, count, count, 0, stream.kv)
         most = min(most, stream.until_end(), stream.until_full(), MOST_BATCHES - self.count, LONGEST)
         start = end = self.end if start is None else start
         blocks, retained = self.blocks, self.resident.retained
-        limit = inf if self.machine.block_limit is None else self.machine.block_limit
+        limit = self.most_blocks
         ends: list[int] = []
         devices: list[int] = []
         for growth, duration in islice(zip(stream.growths(), self.cost.durations(features), strict=False), most):

@@ -276,8 +276,9 @@ class _Simulation:
     def drain(self) -> Iterator[Batch]:
         """Let all decode up to the next event, if all that are ready do, and yield a batch for each that ends."""
         execution, event = self.execution, self.next_event()
-        while not self.called and len(execution.stream) == len(self.present) - len(execution.running_calls):
-            batch = Batch.unchecked(execution.end, work=dict.fromkeys(execution.stream.members, 1))
+        decodes = execution.stream.members
+        while not self.called and len(decodes) == len(self.present) - len(execution.running_calls):
+            batch = Batch.unchecked(execution.end, work=dict.fromkeys(decodes, 1))
             if not (repeats := self.stretch(batch.work, LIMIT, event)):
                 break
             vars(batch).update(repeat=repeats)
