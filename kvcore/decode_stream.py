@@ -40,7 +40,8 @@ class Stream:
         self._clock = StreamClock()
         self._machine, self._block = machine, machine.block
         layout = machine.layout or KvLayout(groups=(KvGroup(),))
-        self._groups = [(group.weight, LIMIT if group.window is None else group.window) for group in layout.groups]
+        self._weight = sum(group.weight for group in layout.groups if group.window is None)
+        self._windows = [(group.weight, group.window) for group in layout.groups if group.window is not None]
         self._phases: Counter[int] = Counter()  # (m - step) mod block: the blocks needed when that is -step
         self._fills: list[tuple[int, int, int, int, RequestState]] = []  # heap: step, ticket, group: a full window
         self._ends: list[tuple[int, int, int, RequestState]] = []  # heap: last step, position, ticket, state
@@ -57,8 +58,8 @@ class Stream:
         self.kv += state.device
         self.blocks += state.blocks
         self._phases[(state.device - self.steps) % self._block] += self._rate(state.device)
-        for k, (weight, window) in enumerate(self._groups):
-            if state.device < window < LIMIT:
+        for k, (weight, window) in enumerate(self._windows):
+            if state.device < window:
                 heappush(self._fills, (self.steps + window - state.device, state.ticket, k, weight, state))
         heappush(self._ends, (self.steps + state.to_generate - 1, state.position, state.ticket, state))
 
@@ -84,7 +85,9 @@ class Stream:
 
     def _rate(self, tokens: int) -> int:
         """The blocks that the block after these tokens takes."""
-        return sum([weight for weight, window in self._groups if tokens < window])
+        if not self._windows:
+            return self._weight
+        return self._weight + sum(weight for weight, window in self._windows if tokens < window)
 
     def growth(self) -> int:
         """Return the device blocks gained in the next step."""
@@ -107,7 +110,7 @@ class Stream:
         self.steps += steps
         self.kv += steps * len(self.members)
         self.blocks += growth
-        while self.until_full() <= 0:
+        while self._fills and self.until_full() <= 0:
             _, ticket, _, weight, state = heappop(self._fills)
             if state.ticket == ticket:
                 self._phases[(state.device - state.joined) % self._block] -= weight
