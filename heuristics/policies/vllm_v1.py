@@ -159,14 +159,14 @@ class VllmV1(PlansAhead):
         decodes = running[:first]
         if plan.decode_on(decodes):
             return first
-        if not last or self.kept or not all(plan.decoding(decodes)):
+        if not last or not all(plan.decoding(decodes)):
             return 0
         stay, lacking, freed = len(running), plan.growth_of(decodes) - self.room(plan), 0
         while lacking > freed:
             stay -= 1
             lacking -= running[stay].growth(1) if stay < first else 0
             freed += running[stay].blocks
-        if not 0 < stay <= first or not plan.decode_on(running[:stay], freed):
+        if not (stay and plan.decode_on(running[:stay], freed)):
             return 0
         for job in reversed(running[stay:]):
             self.preempt(job, plan)
