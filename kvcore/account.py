@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, chain, pairwise
+from operator import sub
 from typing import Literal, NamedTuple
 
 from kvcore.cost import Features
@@ -43,8 +44,9 @@ class Waste:
 def memory_waste(trace: Trace) -> Waste:
     """Return the memory that a schedule held without progress. Time: linear in runs, spans, moves and pauses."""
     block, blocks, held = trace.instance.machine.block, trace.instance.machine.blocks, Counter[str]()
-    for _, periods in account(trace):
-        for period in periods:
+    times = _BatchTimes(trace)
+    for request in trace.requests:
+        for period in () if times.wastes_nothing(request) else _Account(times, request).periods():
             held[period.kind] += blocks(period.device) * block * (period.end - period.start)
     found = Waste(held["call"], held["ready"], held["transfer"], held["recompute"])
     if trace.instance.contents:
@@ -90,6 +92,13 @@ class _BatchTimes:
             self.start += [run.start, *run.ends[:-1]]
             self.end += run.ends
         self.gaps: dict[int, list[int]] = {}
+        self.idle = [0, *accumulate(map(sub, self.start[1:], self.end))]  # ticks before each batch
+
+    def wastes_nothing(self, request: RequestTrace) -> bool:
+        """Whether no KV of it moves, and no tick passes without its work from its first batch to its last."""
+        first, last = request.spans[0].batch, request.spans[-1].last
+        always = sum([span.length for span in request.spans]) == last - first + 1
+        return always and self.idle[first] == self.idle[last] and not (request.moves or request.calls)
 
     def pauses(self, clock: StreamClock | None) -> list[int]:
         """Return the steps of a clock before which time passed without it."""

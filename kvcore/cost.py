@@ -46,7 +46,7 @@ class Features(NamedTuple):
 class TokensAbove(Shown):
     """`coefficient` for each token of the batch above `knee`."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", defer_build=True)
 
     knee: Coefficient
     coefficient: Coefficient
@@ -55,7 +55,7 @@ class TokensAbove(Shown):
 class CostFunction(Shown):
     """One linear function of the features, over `divisor`, rounded up."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", defer_build=True)
 
     divisor: Annotated[int, Field(ge=1, le=10**15)] = 1
     busy: Coefficient = 0
@@ -88,11 +88,15 @@ class CostFunction(Shown):
             total += self.tokens_above.coefficient * max(0, features.tokens - self.tokens_above.knee)
         return total
 
+    def rising(self, value: int, slope: int) -> Iterator[int]:
+        """Yield the ticks of a value of f, and without end those of `slope` more and more."""
+        return (-(minus // self.divisor) for minus in count(-value, -slope))
+
 
 class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max_length=1000), FailFast()]]):
     """The cost model of an instance: D = max(1, ceil(f/q) over its functions)."""
 
-    model_config = ConfigDict(frozen=True, strict=True)
+    model_config = ConfigDict(frozen=True, strict=True, defer_build=True)
 
     def __repr__(self) -> str:
         return f"Cost({brief(list(self.root))[1:-1]})"
@@ -131,10 +135,11 @@ class Cost(RootModel[Annotated[tuple[CostFunction, ...], Field(min_length=1, max
 
         From each batch to the next, each of the decodes reads one more token of KV.
         """
-        if not any(function.decode_kv for function in self.root):
+        slopes = [function.decode_kv * features.decode_requests for function in self.root]
+        if not any(slopes):
             return repeat(self.duration(features))
-        lines = [(f.value(features), f.decode_kv * features.decode_requests, f.divisor) for f in self.root]
-        return (max(1, *[-(-(value + slope * i) // divisor) for value, slope, divisor in lines]) for i in count())
+        lines = [f.rising(f.value(features), slope) for f, slope in zip(self.root, slopes, strict=True)]
+        return map(max, repeat(1), *lines)
 
     @cached_property
     def always_one_tick(self) -> bool:

@@ -6,12 +6,15 @@ compare traces and broken rules of both.
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import count, filterfalse, islice
+from math import inf
+from operator import countOf
 
 from kvcore.cost import Features
 from kvcore.instance import LIMIT, Instance, KvGroup, KvLayout, Machine
-from kvcore.limits import use_of
+from kvcore.limits import BUDGETS, use_of
 from kvcore.rules import MOST_BATCHES, Execution, MoveMade, Work
 from kvcore.schedule import Batch
 from kvcore.state import RequestState
@@ -37,7 +40,8 @@ class Stream:
         self._clock = StreamClock()
         self._machine, self._block = machine, machine.block
         layout = machine.layout or KvLayout(groups=(KvGroup(),))
-        self._groups = [(group.weight, LIMIT if group.window is None else group.window) for group in layout.groups]
+        self._weight = sum(group.weight for group in layout.groups if group.window is None)
+        self._windows = [(group.weight, group.window) for group in layout.groups if group.window is not None]
         self._phases: Counter[int] = Counter()  # (m - step) mod block: the blocks needed when that is -step
         self._fills: list[tuple[int, int, int, int, RequestState]] = []  # heap: step, ticket, group: a full window
         self._ends: list[tuple[int, int, int, RequestState]] = []  # heap: last step, position, ticket, state
@@ -54,8 +58,8 @@ class Stream:
         self.kv += state.device
         self.blocks += state.blocks
         self._phases[(state.device - self.steps) % self._block] += self._rate(state.device)
-        for k, (weight, window) in enumerate(self._groups):
-            if state.device < window < LIMIT:
+        for k, (weight, window) in enumerate(self._windows):
+            if state.device < window:
                 heappush(self._fills, (self.steps + window - state.device, state.ticket, k, weight, state))
         heappush(self._ends, (self.steps + state.to_generate - 1, state.position, state.ticket, state))
 
@@ -81,11 +85,18 @@ class Stream:
 
     def _rate(self, tokens: int) -> int:
         """The blocks that the block after these tokens takes."""
-        return sum(weight for weight, window in self._groups if tokens < window)
+        if not self._windows:
+            return self._weight
+        return self._weight + sum(weight for weight, window in self._windows if tokens < window)
 
-    def growth(self, ahead: int = 0) -> int:
-        """Return the device blocks gained in the next step, or `ahead` after it, before `until_full`."""
-        return self._phases.get(-(self.steps + ahead) % self._block, 0)
+    def growth(self) -> int:
+        """Return the device blocks gained in the next step."""
+        return self._phases.get(-self.steps % self._block, 0)
+
+    def growths(self) -> Iterator[int]:
+        """Return the device blocks gained in each step, before `until_full`."""
+        phases, block = self._phases, self._block
+        return (phases.get(-step % block, 0) for step in count(self.steps))
 
     def until_full(self) -> int:
         """Return the number of steps before the next in which a window is full."""
@@ -99,7 +110,7 @@ class Stream:
         self.steps += steps
         self.kv += steps * len(self.members)
         self.blocks += growth
-        while self.until_full() <= 0:
+        while self._fills and self.until_full() <= 0:
             _, ticket, _, weight, state = heappop(self._fills)
             if state.ticket == ticket:
                 self._phases[(state.device - state.joined) % self._block] -= weight
@@ -129,6 +140,8 @@ class StreamExecution(Execution):
         self.stream = Stream(self.machine)
         self.streams = False  # the stream works in this batch
         self.ended: list[RequestState] = []  # the previous batch ended their segment
+        self.most_blocks = inf if self.machine.block_limit is None else self.machine.block_limit
+        self.budgets = [LIMIT if (most := limit.of(self.machine)) is None else most for limit in BUDGETS]
         decode = use_of(1, 1, 0)
         self.most_decodes = min([most for column, most, limit in self.limits if limit.rule == 5 and decode[column]],
                                 default=LIMIT)  # fmt: skip
@@ -177,7 +190,10 @@ class StreamExecution(Execution):
         A request in the stream is ready with one token to process; those that do anything else leave, unless all pause.
         """
         members = self.stream.members
-        others = {id: tokens for id, tokens in work.items() if tokens != 1 or id not in members}
+        others = {id: work[id] for id in filterfalse(members.__contains__, work)}
+        ones = countOf(work.values(), 1) - countOf(others.values(), 1)
+        if ones < len(work) - len(others):
+            others = {id: tokens for id, tokens in work.items() if tokens != 1 or id not in members}
         self.streams = len(others) < len(work)
         if len(work) < len(others) + len(members):
             for id in [id for id in members if id in others or (self.streams and id not in work)]:
@@ -216,37 +232,34 @@ class StreamExecution(Execution):
         for state in self.ended:
             self.end_segment(state)
 
-    def stretch(self, work: dict[str, int], most: int, until: int | None = None, start: int | None = None) -> int:
+    def stretch(self, work: dict[str, int], most: int, until: float = inf, start: int | None = None) -> int:
         """Let the stream, if it is all the work, decode in up to `most` batches from `start` on; return how many.
 
         Only memory can break a rule. The last one ends a segment, or ends at `until` or later, or is before one that
         lacks memory.
         """
         stream, block = self.stream, self.machine.block
-        count = len(stream)
-        if (
-            self.due
-            or self.unfinished
-            or not 0 < count <= self.most_decodes
-            or work.keys() != stream.members.keys()
-            or set(work.values()) != {1}
-        ):
+        members, count = stream.members.keys(), len(stream.members)
+        if self.due or self.unfinished or not 0 < count <= self.most_decodes or work.keys() != members:
+            return 0
+        if countOf(work.values(), 1) < count:
             return 0
         self.streams = True
-        features = self.features([], [])
+        features = Features(1, 1, 0, count, count, count, 0, stream.kv)
         most = min(most, stream.until_end(), stream.until_full(), MOST_BATCHES - self.count, LONGEST)
         start = end = self.end if start is None else start
-        blocks, limit, retained = self.blocks, self.machine.block_limit, self.resident.retained
+        blocks, retained = self.blocks, self.resident.retained
+        limit = self.most_blocks
         ends: list[int] = []
         devices: list[int] = []
-        for step, duration in zip(range(most), self.cost.durations(features), strict=False):
-            blocks += stream.growth(step)
-            if limit is not None and blocks > limit:
+        for growth, duration in islice(zip(stream.growths(), self.cost.durations(features), strict=False), most):
+            blocks += growth
+            if blocks > limit:
                 break
             end += duration
             ends.append(end)
             devices.append(blocks * block)
-            if until is not None and end >= until:
+            if end >= until:
                 break
         if not ends:
             return 0

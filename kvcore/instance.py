@@ -98,7 +98,7 @@ def _fail_fast(schema: Any) -> None:
 class Noun(Shown, BaseModel):
     """All nouns are immutable, strict about types, and know no other key."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", defer_build=True)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:

@@ -53,7 +53,7 @@ class PlansAhead(ServingEngine):
 
     def room(self, plan: Plan, job: Job | None = None) -> int:
         """Return the blocks free or of waiting requests, but of `job` and those that leave."""
-        return super().room(plan, job) - sum(self.leaving.values())
+        return super().room(plan, job) - (sum(self.leaving.values()) if self.leaving else 0)
 
     def decode_on(self, plan: Plan) -> bool:
         """Let all running requests decode (`Plan.decode_on`), unless some leave."""

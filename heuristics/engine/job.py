@@ -99,6 +99,9 @@ class Job:
 
     def growth(self, tokens: int) -> int:
         """Return the device blocks that it lacks to process `tokens`, KV on the host included."""
+        state = self._state
+        if self._held is None and state.joined < 0 and self.finds is None and not self.path:  # at rest
+            return self._execution.machine.blocks(state.device + state.host + tokens) - state.blocks
         return self._execution.machine.blocks(self.device + self.host + self.found + tokens) - self.blocks
 
     @property
@@ -161,9 +164,12 @@ class Job:
     @property
     def missing(self) -> int:
         """Tokens to process until it generates the next one, but for host KV and `found`."""
-        if self._held is None and self._state.joined >= 0:
+        state, held = self._state, self._held
+        if held is None and state.joined >= 0:
             return 1
-        return self.known - self.device - self.host - self.found
+        known = state.known if state.joined < 0 else self.known
+        device, host = (state.device, state.host) if held is None else held[:2]
+        return known - device - host - (0 if self.finds is None else self.finds(self))
 
     @property
     def phase(self) -> Phase:

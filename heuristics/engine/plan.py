@@ -11,7 +11,6 @@ from heuristics.engine.job import Job, NotKnown
 from heuristics.engine.sharing import Sharing
 from heuristics.engine.view import View
 from kvcore.decode_stream import StreamExecution
-from kvcore.instance import LIMIT
 from kvcore.limits import BUDGETS, use_of
 from kvcore.schedule import Batch
 from kvcore.trace import Phase
@@ -59,10 +58,10 @@ class Plan:
         self.free_host = None if machine.host_memory is None else machine.host_memory - execution.host
         self.chunked = machine.chunked
         self.hybrid = machine.hybrid
-        self._left = [LIMIT if (most := limit.of(machine)) is None else most for limit in BUDGETS]
+        self._left = execution.budgets.copy()
         self.limit()
         self._phase: Phase | None = None  # of what was taken first
-        self._owed = {job.index: job for job in view.must_work}
+        self._owed = {} if machine.pause else {job.index: job for job in view.must_work}
         self._set_aside = [0] * len(BUDGETS)  # of each budget for these: a token, or a place
         for job in self._owed.values():
             for place, _ in PAYS[job.phase]:
@@ -181,7 +180,8 @@ class Plan:
             raise ValueError(f"request {job.id} has been taken into this batch already")
         if tokens is None:
             tokens = self.chunk(job) or job.missing  # too many: the referee names the budget that lacks them
-        phase, whole, found = job.phase, tokens == job.missing, job.found
+        phase, found = job.phase, job.found
+        whole = tokens == job.missing
         if self._admission is not None:
             self._admission.take(job, tokens)
         if job.host:
@@ -206,10 +206,10 @@ class Plan:
         states = [members.get(job.id) for job in jobs]
         return [0 if state is None else state.device + steps - state.joined for state in states]
 
-    def decode_on(self, jobs: Sequence[Job]) -> bool:
+    def decode_on(self, jobs: Sequence[Job], freed: int = 0) -> bool:
         """Let all of these decodes process a token, or none if not all of them can; faster than `take` for each.
 
-        False also if one has not generated a token with its latest work.
+        False also if one has not generated a token with its latest work. Drops to come free `freed` blocks.
         """
         members = self._stream.members
         count = len(jobs)
@@ -217,12 +217,12 @@ class Plan:
         if count > least or not (self.hybrid or self.phase in (None, "decode")):
             return False
         touched = {job.id for job in self._touched}
-        work = {job.id: 1 for job in jobs if job.id in members}
-        if len(work) < count or (touched and not touched.isdisjoint(work)):
+        work = dict.fromkeys([job.id for job in jobs], 1)
+        if not (work.keys() <= members.keys() and touched.isdisjoint(work)):
             return False
         growth = self.growth_of(jobs)
         if self.free_blocks is not None:
-            if growth > self.free_blocks:
+            if growth > self.free_blocks + freed:
                 return False
             self.free_blocks -= growth
         self.work.update(work)

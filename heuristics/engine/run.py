@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from math import inf
 from typing import Any
 
 from heuristics.engine.demand import Demand, SoloEstimate
@@ -211,10 +212,9 @@ class _Simulation:
         states = (self.execution.states[id] for id in plan.dropped)
         return all(state in self.execution.due or (state.window and state.handling == "free") for state in states)
 
-    def next_event(self) -> int | None:
-        events = [end for end, _, _ in self.execution.running_calls[:1]]
-        events += [job.arrival for job in self.to_come[-1:]]
-        return min(events, default=None)
+    def next_event(self) -> float:
+        calls = self.execution.running_calls
+        return min(calls[0][0] if calls else inf, self.to_come[-1].arrival if self.to_come else inf)
 
     def wait(self, plan: Plan) -> None:
         """Idle until the next arrival or end of a call, if there is one.
@@ -224,14 +224,14 @@ class _Simulation:
             PolicyError: otherwise.
         """
         event = self.next_event()
-        if event is None:
+        if event == inf:
             jobs = list(self.present.values())
             self.check_prefills(jobs, plan)
             ids = ", ".join(job.id for job in jobs[:5]) + (", .." if len(jobs) > 5 else "")
             stuck = "" if self.machine.evict else " (the machine does not evict)"
             raise self.fail(11, f"it waits although nothing is to come, and {ids} are not done{stuck}")
         plan.undo()
-        self.now = event
+        self.now = int(event)
 
     def check_prefills(self, jobs: Iterable[Job], plan: Plan) -> None:
         """Refuse a machine that does not split prefills, if one of these requests never gets a batch."""
@@ -248,7 +248,8 @@ class _Simulation:
 
     def execute(self, view: View, plan: Plan) -> Batch:
         execution = self.execution
-        self.ask(plan.forget)
+        if self.sharing is not None:
+            self.ask(plan.forget)
         batch: Batch = self.ask(plan.batch, self.now)
         try:
             execution.execute_some(batch, 1)
@@ -275,18 +276,18 @@ class _Simulation:
     def drain(self) -> Iterator[Batch]:
         """Let all decode up to the next event, if all that are ready do, and yield a batch for each that ends."""
         execution, event = self.execution, self.next_event()
-        while not self.called and len(execution.stream) == len(self.present) - len(execution.running_calls):
-            batch = Batch.unchecked(execution.end, work=dict.fromkeys(execution.stream.members, 1))
+        decodes = execution.stream.members
+        while not self.called and len(decodes) == len(self.present) - len(execution.running_calls):
+            batch = Batch.unchecked(execution.end, work=dict.fromkeys(decodes, 1))
             if not (repeats := self.stretch(batch.work, LIMIT, event)):
                 break
             vars(batch).update(repeat=repeats)
             self.quiet, self.now = 0, execution.end
             yield batch
 
-    def stretch(self, work: dict[str, int], most: int, event: int | None) -> int:
+    def stretch(self, work: dict[str, int], most: int, event: float) -> int:
         """Let decodes go on, up to the next event; return for how many batches."""
-        ended = event is not None and event <= self.execution.end
-        done = 0 if ended else self.execution.stretch(work, most, event)
+        done = 0 if event <= self.execution.end else self.execution.stretch(work, most, event)
         if done:
             self.note_ends()
         return done

@@ -58,8 +58,9 @@ class ServingEngine(Policy):
             if job.handling == "preserve":
                 self.held[job.index] = job
         self.kept |= {job.index: job for job in left if job.handling == "free" and job.device}
-        for job in [job for job in self.kept.values() if job.handling == "free" and self.over(job, view.now)]:
-            self._gone.append(self.kept.pop(job.index))
+        if self.kept:
+            over = [job for job in self.kept.values() if job.handling == "free" and self.over(job, view.now)]
+            self._gone += [self.kept.pop(job.index) for job in over]
         for job in self._gone:
             plan.drop(job)
         come = [
@@ -90,7 +91,7 @@ class ServingEngine(Policy):
 
     def pinned(self) -> int:
         """Return the blocks that calls hold by `ttl`."""
-        return sum(job.blocks for job in self.kept.values() if job.calling)
+        return sum(job.blocks for job in self.kept.values() if job.calling) if self.kept else 0
 
     def may_join(self, job: Job, plan: Plan) -> bool:
         """Whether the rules let it work in this batch: not if it loses KV in it (R4, R9), but with `drop_and_work`."""
@@ -119,7 +120,8 @@ class ServingEngine(Policy):
         """Return the blocks free or of waiting requests, but of `job`."""
         if plan.free_blocks is None:
             return LIMIT
-        return plan.free_blocks + sum(other.blocks for other in self.kept.values() if other is not job)
+        kept = sum(other.blocks for other in self.kept.values() if other is not job) if self.kept else 0
+        return plan.free_blocks + kept
 
     def take(self, job: Job, tokens: int, plan: Plan) -> None:
         """Let a request process `tokens`, if need be in waiting ones' memory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from heuristics.engine.job import Job
@@ -75,8 +76,8 @@ class Sharing:
         if limit is None or not len(stream):
             return most
         free, most = limit - sum(job.blocks for job in self.jobs.values()), min(most, stream.until_end())
-        for step in range(most):
-            free -= stream.growth(step)
+        for step, growth in enumerate(islice(stream.growths(), most)):
+            free -= growth
             if free < 0:
                 return step
         return most

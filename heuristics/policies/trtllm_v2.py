@@ -22,7 +22,9 @@ class TensorRtLlmV2(TensorRtLlm):
     that does not work loses its KV for it, and no further prompt is taken. None starts or comes back while more than
     `max_util_for_resume` of the blocks are held. Chunks end at a block, unless they end the prompt.
 
-    Where nothing could work, the last started give way to the first prompt .
+    Where nothing could work, the last started give way to the first prompt.
+
+    Where calls swap by order and the host is full, it drops suspended KV, that of the last first.
 
     Not run beside the engine, which differs: suspended KV leaves the device only as its memory is needed; a full host
     drops what was suspended before. Not modelled: block reuse, drafts, disks, transfers that take several batches.
@@ -41,6 +43,20 @@ class TensorRtLlmV2(TensorRtLlm):
     }
 
     def decide(self, view: View, plan: Plan) -> None:
+        self.step(view, plan)
+        while plan.free_host is not None and plan.free_host < 0:
+            present = (*self.running, *self.waiting)
+            suspended = [job for job in present if job.host and job.id not in plan.swapped_out]
+            if not suspended:
+                return
+            last = max(suspended, key=self.place)
+            plan.drop(last)
+            if last in self.running:
+                self.running.remove(last)
+                insort(self.waiting, last, key=self.place)
+
+    def step(self, view: View, plan: Plan) -> None:
+        """Decide but for what calls swap by order."""
         if self.goes_on(view, plan):
             return
         self.free, self.suspended = self.room(plan), list[Job]()

@@ -2,7 +2,6 @@
 
 from bisect import insort
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 from typing import ClassVar
 
 from heuristics.engine.ahead import PlansAhead
@@ -87,7 +86,7 @@ class VllmV1(PlansAhead):
         self.early = view.batch + 1 - self.prefilled < self.prefill_schedule_interval and not self.backlog
         self.defers = self.early  # some decode: else `in_turn` says
         self.prefills = False
-        if (self.running and self.decode_on(plan)) or self.go_on(plan):
+        if self.go_on(plan):
             self.admit(plan)
         if self.prefills and plan.work:
             self.prefilled = view.batch + 1
@@ -107,7 +106,10 @@ class VllmV1(PlansAhead):
 
         All is decided first, and done if any works: a batch that only drops is none.
         """
+        count = len(self.running)
         first = self.decode_first(plan)
+        if first == len(self.running) > 0:
+            return first == count
         room = self.room(plan)
         victims, taken = dict[int, Job](), dict[Job, int]()
         left = {"decode": plan.tokens_left, "prefill": plan.prefill_left}
@@ -144,11 +146,32 @@ class VllmV1(PlansAhead):
         return admits
 
     def decode_first(self, plan: Plan) -> int:
-        """Take the decodes before the first chunk at once, where none can be preempted; return their number."""
-        if self.priority or self.leaving or self.victim != "last":
+        """Take the decodes before the first chunk at once, where none of them is preempted; return their number.
+
+        If they lack memory, the last running are preempted first: as few as leave enough for the decodes before them.
+        """
+        running, last = self.running, self.victim == "last" and not self.priority
+        first = len(running)
+        if self.chunks:
+            first = next((k for k, job in enumerate(running) if job.index in self.chunks), first)
+        if self.leaving or not (last or first == len(running)):
             return 0
-        decodes = [*takewhile(lambda job: job.index not in self.chunks, self.running)]
-        return len(decodes) if plan.decode_on(decodes) else 0
+        decodes = running[:first]
+        if plan.decode_on(decodes):
+            return first
+        if not last or not all(plan.decoding(decodes)):
+            return 0
+        stay, lacking, freed = len(running), plan.growth_of(decodes) - self.room(plan), 0
+        while lacking > freed:
+            stay -= 1
+            lacking -= running[stay].growth(1) if stay < first else 0
+            freed += running[stay].blocks
+        if not (stay and plan.decode_on(running[:stay], freed)):
+            return 0
+        for job in reversed(running[stay:]):
+            self.preempt(job, plan)
+            self.queue(job, front=True)
+        return stay
 
     def in_turn(self, victims: dict[int, Job], taken: dict[Job, int], first: int) -> Iterator[Job]:
         """Yield the running requests but the `first` that may go on, in order.
@@ -187,12 +210,12 @@ class VllmV1(PlansAhead):
         most = min(self.machine.batch_requests or LIMIT, self.max_num_seqs)
         while self.waiting and len(self.running) < most:
             job = self.waiting[0]
-            tokens = min(plan.chunk(job), self.most) if self.may_join(job, plan) else 0
-            needed = job.growth(job.missing if self.gate else tokens)
+            tokens, missing = min(plan.chunk(job), self.most) if self.may_join(job, plan) else 0, job.missing
+            needed = job.growth(missing if self.gate else tokens)
             needed += self.reserve + self.pinned() if self.running else 0
-            if not tokens or needed > self.room(plan, job) or (self.defers and job.missing > 1):
+            if not tokens or needed > self.room(plan, job) or (self.defers and missing > 1):
                 break
-            self.prefills |= job.missing > 1
+            self.prefills |= missing > 1
             self.running.append(self.waiting.pop(0))
             self.take(job, tokens, plan)
         self.backlog = bool(self.waiting) if not self.defers else self.backlog

@@ -63,9 +63,6 @@ class VllmV1Prefix(VllmV1):
         while not (plan.work or self.stale) and (self.preempted or self._give_way(plan)):
             super().step(view, plan)
 
-    def decode_on(self, plan: Plan) -> bool:
-        return False
-
     def steady(self, view: View, plan: Plan) -> int:
         return 1
 

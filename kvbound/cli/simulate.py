@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.console import Console
 
 from kvbound.cli import EXIT_INTERRUPTED, common, only_writes
 from kvbound.cli.common import POLICY, as_file, emit, option, show_measures, table
 from kvbound.cli.progress import LiveLine, load_instance
-from kvbound.frames import write_rows
 from kvbound.simulation import Simulation, policy_names, simulate_policies
 from kvbound.tables import handling_text, value_columns, why_not, without_calls, without_calls_column
 from kvbound.trace_events import write_trace_events
@@ -54,9 +53,15 @@ def simulate(
     emit(
         json, {"rows": [run.row for run in runs]}, lambda console: show_runs(console, runs, loaded, wide=wide),
         (schedule, as_file(runs[0].schedule if runs else None)), (trace, partial(write_trace_events, schedules=traced)),
-        (csv, lambda file: write_rows(file, [run.row for run in runs])),
+        (csv, partial(_write_rows, rows=[run.row for run in runs])),
     )  # fmt: skip
     return EXIT_INTERRUPTED if interrupted else 0
+
+
+def _write_rows(file: str, rows: list[dict[str, Any]]) -> None:
+    from kvbound.frames import write_rows  # which loads sweeps and plots
+
+    write_rows(file, rows)
 
 
 def show_runs(console: Console, runs: Sequence[Simulation], instance: Instance, *, wide: bool = False) -> None:

@@ -45,6 +45,10 @@ HAND = {
     "vllm-v1: freed blocks are found again where nobody took them": (
         "A 4 1/2+1 1; B 6 1 @1", {"memory": 8, "partial": True},
         {"vllm-v1": "A4 | B6 -A4 | A6.", "vllm-v1-prefix": "A4 | B6 -A4 | A4."}),
+    # the tokens of A and B take the memory of D and C, then A's that of B
+    "vllm-v1: as many are preempted as leave memory for the others": (
+        "A 4 3; B 4 3; C 1 3; D 1 3", {"memory": 10},
+        {"vllm-v1": "A4 B4 C1 D1 | A1 B1 -D1 -C1 | A1 -B5 | B6 C2 D2 | C1 D1."}),
     # A (weight 1) and B (weight 2) hold 4 of 8: A cannot go on, and goes itself; B takes its memory in that batch
     "vllm-v1: priority preempts the least weight wherever it runs": (
         "A 4 3; B 4 3 w2", {"memory": 8}, {"vllm-v1": "* | A1 -B4", "vllm-v1-priority": "* | B1 -A4"}),
@@ -135,6 +139,10 @@ HAND = {
         "trtllm-v2": "A4 B4 | A1 >B4 | A1 | B1 C3 <B4 | B1."}),
     "trtllm: v2 drops what the host does not take": ("A 4 3; B 4 3; C 3 1 @1", {"memory": 8, "host_memory": 3}, {
         "trtllm-v2": "A4 B4 | A1 -B4 | A1 | B5 C3 | B1."}),
+    # A's call swaps 3 tokens, and the host has 3 of B, which C keeps from coming back
+    "trtllm: v2 drops suspended KV for what a call swaps": (
+        "A 2 2/1s 1; C 4 5; B 3 3", {"memory": 9, "host_memory": 3},
+        {"trtllm-v2": "A2 C4 B3 | A1 C1 >B3 | C1 >A3 -B3 | C1 | C1 | B4 A1 <A3 | B1."}),
     # B (6) lacks memory beside A (5 of 8), C (2) does not
     "trtllm: v2 skips a prompt that does not fit": ("A 4 5; B 6 1 @1; C 2 1 @1", {"memory": 8}, {
         "trtllm-max-utilization": "A4 | A1 | A1", "trtllm-v2": "A4 | A1 C2 | A1",
