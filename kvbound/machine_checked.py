@@ -12,8 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from kvcore import certificates
-from kvcore.certificates import Alone, Certificate, InvalidCertificate
+from kvcore.certificates import Alone, Certificate, InvalidCertificate, Shares
 from kvcore.certificates.events import Events
+from kvcore.certificates.shares import RESOURCES
 from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import Slots
 from kvcore.errors import BadInput, MissingTool
@@ -25,7 +26,7 @@ from kvcore.result import Result
 from kvcore.schedule import Batch, Schedule
 
 FOLDER = Path(__file__).parents[1] / "verified"
-SOURCES = ("kvproof.mli", "kvproof.ml", "search.ml", "main.ml")
+SOURCES = ("kvproof.mli", "kvproof.ml", "search.ml", "shares.ml", "main.ml")
 COMPILE = ("ocamlfind", "ocamlopt", "-O3", "-w", "-a", "-package", "zarith", "-linkpkg")
 SEARCHED = (Feature.MAKESPAN, Feature.BUSY, Feature.FLOW, Feature.WEIGHTED, Feature.TTFT)
 OBJECTIVES = (*SEARCHED, Feature.LONGEST, Feature.LATE)
@@ -149,6 +150,9 @@ def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
     if isinstance(certificate.proof, Alone):
         yield _line("alone", certificate.bound, *_goal(certificate.objective, len(instance.requests)))
         return
+    if isinstance(certificate.proof, Shares):
+        yield _line("shares", certificate.objective, certificate.bound, *_division(instance, certificate.proof))
+        return
     proof, scale, before = certificate.proof, 1, min(request.arrival for request in instance.requests)
     if isinstance(proof, Slots | SlotDual):
         scale = proof.scale
@@ -160,6 +164,14 @@ def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
     elif not isinstance(proof, Events):
         raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}")
     yield _line("bound", certificate.objective, certificate.bound, scale, MOST_STATES)
+
+
+def _division(instance: Instance, proof: Shares) -> tuple[Any, ...]:
+    parts = [name for name in RESOURCES if getattr(proof, name)]
+    whole = [k for k, part in enumerate(proof.functions) if part]
+    if len(proof.functions) > len(instance.cost.functions) + 1 or whole[:1] != whole or len(parts) != 1 or any(proof.alone):
+        raise BadInput("the checker in Coq takes shares of one function and one resource")
+    return whole[0], *parts, *([proof.packs] if proof.packing else [])
 
 
 def _goal(objective: str, requests: int) -> tuple[Any, ...]:

@@ -93,6 +93,8 @@ module Z :
     Big_int_Z.big_int * Big_int_Z.big_int
 
   val div : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val modulo : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
  end
 
 val hd : 'a1 -> 'a1 list -> 'a1
@@ -551,3 +553,141 @@ val simple : instance -> bool
 val lates_by : instance -> slo list -> state list -> Big_int_Z.big_int
 
 val alone : instance -> goal -> Big_int_Z.big_int
+
+type prices = { c_tok : Big_int_Z.big_int; c_gen : Big_int_Z.big_int;
+                c_dec : Big_int_Z.big_int; c_pre : Big_int_Z.big_int;
+                c_dkv : Big_int_Z.big_int; c_pkv : Big_int_Z.big_int;
+                c_pairs : Big_int_Z.big_int; c_ptok : Big_int_Z.big_int;
+                c_blk : Big_int_Z.big_int; c_pack : Big_int_Z.big_int;
+                packs : Big_int_Z.big_int }
+
+val priced0 : prices -> bool
+
+val room_of : machine -> Big_int_Z.big_int
+
+val packing :
+  machine -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val pack : machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val blocks_of : machine -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val limit : machine -> Big_int_Z.big_int option
+
+val parts_to :
+  machine -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val held_in : machine -> int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val e_of : Big_int_Z.big_int -> bool -> Big_int_Z.big_int
+
+val fixed :
+  machine -> prices -> Big_int_Z.big_int -> bool -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+val moved :
+  prices -> Big_int_Z.big_int -> bool -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+val form :
+  machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
+  Big_int_Z.big_int -> Big_int_Z.big_int
+
+val forms :
+  machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int list
+
+val least : Big_int_Z.big_int list -> Big_int_Z.big_int
+
+val worth :
+  machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+type piece = { from : Big_int_Z.big_int; amount : Big_int_Z.big_int;
+               behind : Big_int_Z.big_int }
+
+type job = { ends : Big_int_Z.big_int; left : piece list }
+
+val counted :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> job list -> Big_int_Z.big_int
+
+val line : function0 -> prices
+
+val base : function0 -> Big_int_Z.big_int
+
+val extra : function0 -> Big_int_Z.big_int
+
+val once : prices
+
+type resource =
+| ByMemory
+| ByPacking of Big_int_Z.big_int
+| ByTokens
+| ByPrefill
+
+val unit_of : resource -> prices
+
+val most_prefill : machine -> Big_int_Z.big_int
+
+val supply_of : machine -> resource -> Big_int_Z.big_int
+
+type token = { wait : Big_int_Z.big_int; at_known : Big_int_Z.big_int;
+               from_kv : Big_int_Z.big_int }
+
+val grow : int -> Big_int_Z.big_int -> token list -> token list
+
+val following :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> (call * Big_int_Z.big_int) list
+  -> token list
+
+val to_come0 : state -> token list
+
+val span :
+  instance -> (prices * Big_int_Z.big_int) list -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int
+
+val pause_of : bool -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val length_of :
+  instance -> bool -> (prices * Big_int_Z.big_int) list -> token list ->
+  Big_int_Z.big_int
+
+val clock0 :
+  bool -> Big_int_Z.big_int -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
+
+val well : instance -> bool
+
+val tokens_of : state -> token list
+
+val clock_0 : bool -> state -> Big_int_Z.big_int
+
+val placed :
+  instance -> bool -> prices -> Big_int_Z.big_int ->
+  (prices * Big_int_Z.big_int) list -> Big_int_Z.big_int -> Big_int_Z.big_int
+  -> token list -> piece list
+
+val long :
+  instance -> bool -> (prices * Big_int_Z.big_int) list -> state ->
+  Big_int_Z.big_int
+
+val pieces :
+  instance -> bool -> prices -> Big_int_Z.big_int ->
+  (prices * Big_int_Z.big_int) list -> state -> piece list
+
+val resource_ok : machine -> resource -> bool
+
+val work_in : instance -> prices -> Big_int_Z.big_int
+
+val fewest :
+  instance -> resource -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+val fewest_prefills : instance -> Big_int_Z.big_int
+
+val busy_bound :
+  instance -> function0 -> resource -> Big_int_Z.big_int -> Big_int_Z.big_int
+  -> Big_int_Z.big_int
+
+val busy_ok :
+  instance -> function0 -> resource -> Big_int_Z.big_int -> Big_int_Z.big_int
+  -> Big_int_Z.big_int -> bool
