@@ -1,7 +1,8 @@
 (* Bounds by shares of time: nothing that a search proposes is believed, for all numbers are arguments.
 
-   Busy time is at least the prices of all work and what is fixed, for the fewest batches and the fewest with prefills. *)
-Require Import ZArith List Bool Lia Permutation Spec Referee Model Check Prices Alone Worth OneMachine Divide Tokens.
+   Busy time is at least the prices of all work and what is fixed, for the fewest batches and the fewest with prefills.
+   A request ends after the mean time of its work, half a batch, and what is after it; weighed, these means are late. *)
+Require Import ZArith List Bool Lia Permutation Spec Referee Model Check Prices Alone Worth OneMachine Divide Tokens Levels.
 Import ListNotations.
 Open Scope Z_scope.
 
@@ -209,4 +210,108 @@ Section Busy.
     unfold busy_bound in C. assert (divisor f * (bound - 1) < divisor f * d) as Q by lia. nia.
   Qed.
 End Busy.
-Print Assumptions busy_certified.
+
+(* --- Sums of flow times -------------------------------------------------------------------------------------- *)
+Lemma waits_grow n : forall S l, Forall (fun x => 0 <= wait x) l -> Forall (fun x => 0 <= wait x) (grow n S l).
+Proof. induction n as [|n IH]; intros S l F; cbn [grow]; [exact F|]. constructor; [cbn; lia|auto]. Qed.
+Lemma waits_following r : forall S n, Forall (fun c : call * Z => 0 <= duration (fst c) /\ 1 <= snd c) r -> Forall (fun x => 0 <= wait x) (following S n r).
+Proof.
+  induction r as [|[c d] r IH]; intros S n F; cbn [following]; apply waits_grow; [constructor|]. inversion F as [|x y [D _] F2]. subst.
+  constructor; [exact D|now apply IH].
+Qed.
+Lemma run_weigh I o now ss bs zz d : run I now ss bs zz d -> map (weigh o) zz = map (weigh o) ss.
+Proof.
+  induction 1 as [|now ss t aa bs zz d T L J D R IH]; [reflexivity|]. rewrite IH. clear - L. generalize (t + D). intros E.
+  induction L as [|s a ss aa _ _ IH]; cbn [nexts map]; [reflexivity|]. rewrite IH. f_equal. destruct (step_wt (mach I) s a E) as [W _].
+  destruct o; cbn [weigh]; congruence.
+Qed.
+Definition is_flow o := match o with Flow | Weighted => true | _ => false end.
+Lemma flow_value o zz d : is_flow o = true -> value o zz d = sum (fun z => weigh o z * at_ (over z)) zz - sum (fun z => weigh o z * arrived z) zz.
+Proof.
+  intros O. destruct o; try discriminate; cbn [value weigh]; unfold sum; induction zz as [|z zz IH]; cbn [fold_right]; lia.
+Qed.
+Lemma sum_parts c l ps : sum (fun p => amount p * (2 * c - l - 2 * behind p)) ps
+  = 2 * c * sum amount ps - l * sum amount ps - 2 * sum (fun p => amount p * behind p) ps.
+Proof. unfold sum. induction ps as [|p ps IH]; cbn [fold_right]; lia. Qed.
+
+Section Flow.
+  Variables (I : instance) (o : objective) (f : function) (r : resource) (Q : Z) (levels : list Z).
+  Definition den_of := divisor f * (supply_of (mach I) r * room_pre (mach I)).
+  Definition least_of := den_of * step I (shortest_of I).
+  Definition rated_of s := let ps := pieces I true (mixed (mach I) f r) den_of (own_spans I) s in let w := sum amount ps in
+    (if w =? 0 then 0 else Q * weigh o s / w, ps).
+  Definition own_part s (x : rated) := let w := sum amount (snd x) in
+    if w =? 0 then 2 * Q * den_of * (weigh o s * (clock_0 true s + long I true (own_spans I) s))
+    else fst x * (least_of * w + 2 * sum (fun p => amount p * behind p) (snd x)).
+  Fixpoint own_parts ss xs {struct ss} := match ss, xs with s :: ss, x :: xs => own_part s x + own_parts ss xs | _, _ => 0 end.
+  Definition flow_ok bound := let ss := initial I in let xs := map rated_of ss in
+    well I && resource_ok (mach I) r && priced (mixed (mach I) f r) && forallb (fun p => priced (fst p)) (own_spans I)
+    && is_flow o && (0 <? Q) && falling levels && forallb in_order xs
+    && (2 * Q * den_of * (bound + sum (fun s => weigh o s * arrived s) ss - 1) <? climb xs None levels [] + own_parts ss xs).
+
+  Fixpoint owed ss es {struct ss} := match ss, es with s :: ss, e :: es => weigh o s * e + owed ss es | _, _ => 0 end.
+  Lemma owed_is ss zz : map (weigh o) zz = map (weigh o) ss -> owed ss (map (fun z => at_ (over z)) zz) = sum (fun z => weigh o z * at_ (over z)) zz.
+  Proof. revert ss. unfold sum. induction zz as [|z zz IH]; intros [|s ss] E; cbn [map owed fold_right] in *; try reflexivity; try discriminate.
+    injection E as E1 E2. rewrite (IH ss E2), E1. reflexivity. Qed.
+  Lemma item_le s e : 0 < Q -> 0 < den_of -> 0 <= weigh o s -> 0 <= clock_0 true s + long I true (own_spans I) s <= e -> in_order (rated_of s) = true ->
+    fst (rated_of s) * promised least_of (Job (den_of * e) (snd (rated_of s))) + own_part s (rated_of s) <= 2 * Q * den_of * (weigh o s * e).
+  Proof.
+    intros Q0 D W E O. unfold in_order in O. rewrite !andb_true_iff, forallb_forall in O. destruct O as [[_ O] _].
+    unfold promised, own_part. cbn [ends left]. rewrite sum_parts. unfold rated_of in *. cbv zeta in *. cbn [fst snd] in *.
+    set (ps := pieces _ _ _ _ _ _) in *. assert (0 <= sum amount ps) as S.
+    { clearbody ps. unfold sum. induction ps as [|p l IH]; cbn [fold_right]; [lia|]. pose proof (O p (or_introl eq_refl)) as P. apply Z.leb_le in P.
+      specialize (IH (fun x K => O x (or_intror K))). lia. }
+    destruct (Z.eqb_spec (sum amount ps) 0) as [N|N].
+    - rewrite Z.mul_0_l, Z.add_0_l. apply Z.mul_le_mono_nonneg_l; [nia|]. apply Z.mul_le_mono_nonneg_l; lia.
+    - pose proof (Z.mul_div_le (Q * weigh o s) (sum amount ps) ltac:(lia)) as DV. set (rho := Q * weigh o s / sum amount ps) in *.
+      set (b := sum (fun p => amount p * behind p) ps). set (w := sum amount ps) in *. clearbody rho b w.
+      pose proof (Z.mul_le_mono_nonneg_l _ _ (2 * (den_of * e)) ltac:(nia) DV).
+      replace (rho * (2 * (den_of * e) * w - least_of * w - 2 * b) + rho * (least_of * w + 2 * b)) with (2 * (den_of * e) * (w * rho)) by ring.
+      replace (2 * Q * den_of * (weigh o s * e)) with (2 * (den_of * e) * (Q * weigh o s)) by ring. exact H.
+  Qed.
+  Hypothesis listed : In f (cost I).
+  Theorem flow_certified bound : flow_ok bound = true -> forall bs v, valid I bs (Whole o) v -> bound <= v.
+  Proof.
+    unfold flow_ok. rewrite !andb_true_iff, !Z.ltb_lt. intros [[[[[[[[W RO] PQ] PS] IF] Q0] FL] IO] C] bs v (zz & d & R & F & ->). cbn [result].
+    destruct (resource_k _ _ RO) as (RU & RK & PR). destruct (well_simple I W) as (B & G & FI & OV). pose proof G as GA. rewrite forallb_forall in GA.
+    assert (forall g, In g (cost I) -> 1 <= divisor g) as DV by (intros g K; specialize (GA g K); unfold grows in GA; apply andb_true_iff in GA; now apply Z.leb_le).
+    assert (0 < den_of) as D0. { unfold den_of. specialize (DV f listed). assert (1 <= room_pre (mach I)) by (unfold room_pre; lia). nia. }
+    set (es := map (fun z => at_ (over z)) zz).
+    assert (Forall2 (fun s e => clock_0 true s + long I true (own_spans I) s <= e) (initial I) es
+      /\ served least_of 0 (starts I true (mixed (mach I) f r) den_of (own_spans I) (initial I) es)) as [A S].
+    { pose proof (start I true (mixed (mach I) f r) den_of (own_spans I) least_of W) as S. edestruct S as (X & Y & _); [| | | |exact R|exact F|split; [exact X|exact Y]].
+      - split; [exact B|]. split; [exact PQ|]. split; [exact D0|]. rewrite forallb_forall in PS. apply Forall_forall. intros p P. split; [now apply PS|].
+        destruct P as [<-|P]; [cbn; lia|]. apply in_map_iff in P. destruct P as (g & <- & P). specialize (DV g P). cbn. lia.
+      - intros t ss aa L J. apply (divided (mach I) B t ss aa L (joint_fits I _ J) f r); auto. now apply lasts_ge.
+      - intros t s a l L UN N K. constructor.
+        + cbn [fst snd]. pose proof (once_le (mach I) s a l UN K). pose proof (lasts_1 (cost I) l). unfold dur. destruct (0 <? _); cbn [b2z] in *; lia.
+        + apply Forall_forall. intros p P. apply in_map_iff in P. destruct P as (g & <- & P). cbn [fst snd].
+          pose proof (own_le (mach I) g t s a B (GA g P) L). pose proof (value_mono g _ _ (GA g P) UN). pose proof (lasts_ge (cost I) g l P G). unfold dur. lia.
+      - intros t s a l L UN PP K. unfold least_of. apply Z.mul_le_mono_nonneg_l; [lia|]. exact (step_D I (shortest_of I) B G t s a l L UN PP K). }
+    pose proof (run_length _ _ _ _ _ _ R) as LEN.
+    assert (Forall2 (fun x j => snd x = left j) (map rated_of (initial I)) (starts I true (mixed (mach I) f r) den_of (own_spans I) (initial I) es)) as SM.
+    { clear - A. induction A as [|s e ss es' _ _ IH]; cbn [map starts]; constructor; [reflexivity|exact IH]. }
+    pose proof (climb_le least_of _ _ SM IO S levels FL) as CL.
+    assert (dot least_of (fun r => r) (map rated_of (initial I)) (starts I true (mixed (mach I) f r) den_of (own_spans I) (initial I) es)
+      + own_parts (initial I) (map rated_of (initial I)) <= 2 * Q * den_of * owed (initial I) es) as TOT.
+    { clear - A IO OV FI Q0 D0. revert IO OV FI. induction A as [|s e ss es' X A2 IH]; cbn [map starts dot own_parts owed forallb]; [lia|].
+      rewrite andb_true_iff. intros [IO1 IO2] OV FI. inversion OV as [|a1 a2 [O1 O2] OV2]. inversion FI as [|b1 b2 F1 F2]. subst. specialize (IH IO2 OV2 F2).
+      assert (0 <= long I true (own_spans I) s) as L0.
+      { unfold long. apply length_0. constructor; [cbn; lia|]. apply waits_following. apply F1. }
+      pose proof (item_le s e Q0 D0 ltac:(destruct o; cbn [weigh]; lia) ltac:(unfold clock_0, clock in *; lia) IO1) as IT. cbn [fst snd] in IT.
+      change (snd (rated_of s)) with (pieces I true (mixed (mach I) f r) den_of (own_spans I) s) in IT at 1. lia. }
+    rewrite (flow_value o zz d IF), <- (owed_is (initial I) zz) by (eapply run_weigh; exact R). fold es.
+    rewrite (run_arrived _ _ _ _ _ _ o R). set (x := sum _ (initial I)) in *. set (w := owed _ es) in *.
+    assert (2 * Q * den_of * (bound + x - 1) < 2 * Q * den_of * w) as Z0 by lia. assert (0 < 2 * Q * den_of) by nia. nia.
+  Qed.
+End Flow.
+
+Definition shares_ok I o place r h k Q levels bound := match nth_error (cost I) place, o with
+  | None, _ => false | Some f, Busy => busy_ok I f r h k bound | Some f, _ => flow_ok I o f r Q levels bound end.
+Theorem shares_certified I o place r h k Q levels bound : shares_ok I o place r h k Q levels bound = true ->
+  forall schedule v, valid I schedule (Whole o) v -> bound <= v.
+Proof.
+  unfold shares_ok. destruct (nth_error (cost I) place) as [f|] eqn:E; [|discriminate]. apply nth_error_In in E.
+  destruct o; try (apply flow_certified; exact E). now apply busy_certified.
+Qed.
+Print Assumptions shares_certified.

@@ -438,6 +438,18 @@ let rec nth n l default =
               | _ :: t0 -> nth m t0 default)
     n
 
+(** val nth_error : 'a1 list -> int -> 'a1 option **)
+
+let rec nth_error l n =
+  (fun fO fS n -> if n=0 then fO () else fS (n-1))
+    (fun _ -> match l with
+              | [] -> None
+              | x :: _ -> Some x)
+    (fun n0 -> match l with
+               | [] -> None
+               | _ :: l0 -> nth_error l0 n0)
+    n
+
 (** val rev : 'a1 list -> 'a1 list **)
 
 let rec rev = function
@@ -2138,6 +2150,56 @@ let counted h k js =
     sum (fun p0 ->
       if0 ((&&) (Z.leb h p0.from) (Z.leb k p0.behind)) p0.amount) j.left) js
 
+(** val early :
+    Big_int_Z.big_int -> (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+    Big_int_Z.big_int **)
+
+let rec early now = function
+| [] -> Big_int_Z.zero_big_int
+| y :: l0 ->
+  let (r, w) = y in
+  let b = Z.max now r in
+  Z.add
+    (Z.mul w
+      (Z.add (Z.mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) b)
+        w)) (early (Z.add b w) l0)
+
+(** val merge :
+    (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+    (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+    (Big_int_Z.big_int * Big_int_Z.big_int) list **)
+
+let rec merge l1 = match l1 with
+| [] -> (fun l2 -> l2)
+| p0 :: t1 ->
+  let (r, w) = p0 in
+  let rec go l2 = match l2 with
+  | [] -> l1
+  | p1 :: t2 ->
+    let (q, v) = p1 in
+    if Z.ltb r q
+    then (r, w) :: (merge t1 l2)
+    else if Z.eqb r q
+         then (r, (Z.add w v)) :: (merge t1 t2)
+         else (q, v) :: (go t2)
+  in go
+
+(** val rising : (Big_int_Z.big_int * Big_int_Z.big_int) list -> bool **)
+
+let rec rising = function
+| [] -> true
+| p0 :: m ->
+  let (r, _) = p0 in
+  (match m with
+   | [] -> true
+   | p1 :: _ -> let (q, _) = p1 in (&&) (Z.ltb r q) (rising m))
+
+(** val pairs_of :
+    piece list -> (Big_int_Z.big_int * Big_int_Z.big_int) list **)
+
+let pairs_of ps =
+  map (fun p0 -> (p0.from, p0.amount)) ps
+
 (** val line : function0 -> prices **)
 
 let line f =
@@ -2156,6 +2218,16 @@ let base f =
 
 let extra f =
   Z.max Big_int_Z.zero_big_int (Z.sub f.any_prefill f.any_decode)
+
+(** val own : function0 -> prices **)
+
+let own f =
+  { c_tok = f.tokens; c_gen = f.generated; c_dec =
+    (Z.add f.decode_requests (Z.add f.busy f.any_decode)); c_pre =
+    (Z.add f.prefill_requests (Z.add f.busy f.any_prefill)); c_dkv =
+    f.decode_kv; c_pkv = f.prefill_kv; c_pairs = f.prefill_pairs; c_ptok =
+    Big_int_Z.zero_big_int; c_blk = Big_int_Z.zero_big_int; c_pack =
+    Big_int_Z.zero_big_int; packs = Big_int_Z.zero_big_int }
 
 (** val once : prices **)
 
@@ -2224,6 +2296,41 @@ let supply_of m = function
    | None -> Big_int_Z.zero_big_int)
 | ByPrefill -> most_prefill m
 
+(** val blend :
+    Big_int_Z.big_int -> prices -> Big_int_Z.big_int -> prices ->
+    Big_int_Z.big_int -> prices **)
+
+let blend x p0 y r z0 =
+  { c_tok = (Z.add (Z.mul x p0.c_tok) (Z.mul y r.c_tok)); c_gen =
+    (Z.add (Z.mul x p0.c_gen) (Z.mul y r.c_gen)); c_dec =
+    (Z.add (Z.mul x p0.c_dec) (Z.mul y r.c_dec)); c_pre =
+    (Z.add (Z.mul x p0.c_pre) (Z.mul y r.c_pre)); c_dkv =
+    (Z.add (Z.mul x p0.c_dkv) (Z.mul y r.c_dkv)); c_pkv =
+    (Z.add (Z.mul x p0.c_pkv) (Z.mul y r.c_pkv)); c_pairs =
+    (Z.add (Z.mul x p0.c_pairs) (Z.mul y r.c_pairs)); c_ptok =
+    (Z.add (Z.add (Z.mul x p0.c_ptok) (Z.mul y r.c_ptok)) z0); c_blk =
+    (Z.add (Z.mul x p0.c_blk) (Z.mul y r.c_blk)); c_pack =
+    (Z.mul y r.c_pack); packs = r.packs }
+
+(** val room_pre : machine -> Big_int_Z.big_int **)
+
+let room_pre m =
+  Z.max Big_int_Z.unit_big_int (most_prefill m)
+
+(** val surcharge : machine -> function0 -> Big_int_Z.big_int **)
+
+let surcharge m f =
+  if Z.leb Big_int_Z.unit_big_int (most_prefill m)
+  then extra f
+  else Big_int_Z.zero_big_int
+
+(** val mixed : machine -> function0 -> resource -> prices **)
+
+let mixed m f r =
+  blend (Z.mul (supply_of m r) (room_pre m)) (line f)
+    (Z.mul (base f) (room_pre m)) (unit_of r)
+    (Z.mul (surcharge m f) (supply_of m r))
+
 type token = { wait : Big_int_Z.big_int; at_known : Big_int_Z.big_int;
                from_kv : Big_int_Z.big_int }
 
@@ -2288,6 +2395,53 @@ let length_of i real spans l =
 let clock0 real now c s =
   if real then Z.max now s.ready else c
 
+type rated = Big_int_Z.big_int * piece list
+
+(** val beyond : Big_int_Z.big_int option -> rated -> bool **)
+
+let beyond a x =
+  match a with
+  | Some a0 -> Z.leb a0 (fst x)
+  | None -> false
+
+(** val newly :
+    Big_int_Z.big_int option -> Big_int_Z.big_int ->
+    (Big_int_Z.big_int * piece list) -> bool **)
+
+let newly a t0 x =
+  (&&) (Z.leb t0 (fst x)) (negb (beyond a x))
+
+(** val climb :
+    rated list -> Big_int_Z.big_int option -> Big_int_Z.big_int list ->
+    (Big_int_Z.big_int * Big_int_Z.big_int) list -> Big_int_Z.big_int **)
+
+let rec climb xs a levels acc =
+  match levels with
+  | [] -> Big_int_Z.zero_big_int
+  | t0 :: levels0 ->
+    let acc0 =
+      fold_right (fun x l ->
+        if newly a t0 x then merge (pairs_of (snd x)) l else l) acc xs
+    in
+    Z.add
+      (Z.mul (Z.sub t0 (hd Big_int_Z.zero_big_int levels0))
+        (early Big_int_Z.zero_big_int acc0)) (climb xs (Some t0) levels0 acc0)
+
+(** val falling : Big_int_Z.big_int list -> bool **)
+
+let rec falling = function
+| [] -> true
+| t0 :: levels0 ->
+  (&&) (Z.leb (hd Big_int_Z.zero_big_int levels0) t0) (falling levels0)
+
+(** val in_order : rated -> bool **)
+
+let in_order x =
+  (&&)
+    ((&&) (rising (pairs_of (snd x)))
+      (forallb (fun p0 -> Z.leb Big_int_Z.zero_big_int p0.amount) (snd x)))
+    (Z.leb Big_int_Z.zero_big_int (fst x))
+
 (** val well : instance -> bool **)
 
 let well i =
@@ -2299,6 +2453,12 @@ let well i =
         (forallb (fun c ->
           (&&) (Z.leb Big_int_Z.zero_big_int (fst c).duration)
             (Z.leb Big_int_Z.unit_big_int (snd c))) r.more)) i.requests)
+
+(** val own_spans : instance -> (prices * Big_int_Z.big_int) list **)
+
+let own_spans i =
+  (once,
+    Big_int_Z.unit_big_int) :: (map (fun f -> ((own f), f.divisor)) i.cost)
 
 (** val tokens_of : state -> token list **)
 
@@ -2411,3 +2571,102 @@ let busy_ok i f r h k =
         (Z.leb Big_int_Z.zero_big_int h)) (priced0 (line f)))
     (Z.ltb (Z.mul f.divisor (Z.sub bound Big_int_Z.unit_big_int))
       (busy_bound i f r h k)))
+
+(** val is_flow : objective -> bool **)
+
+let is_flow = function
+| Flow -> true
+| Weighted -> true
+| _ -> false
+
+(** val den_of : instance -> function0 -> resource -> Big_int_Z.big_int **)
+
+let den_of i f r =
+  Z.mul f.divisor (Z.mul (supply_of i.mach r) (room_pre i.mach))
+
+(** val least_of : instance -> function0 -> resource -> Big_int_Z.big_int **)
+
+let least_of i f r =
+  Z.mul (den_of i f r) (step i (shortest_of i))
+
+(** val rated_of :
+    instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+    state -> Big_int_Z.big_int * piece list **)
+
+let rated_of i o f r q s =
+  let ps = pieces i true (mixed i.mach f r) (den_of i f r) (own_spans i) s in
+  let w = sum (fun p0 -> p0.amount) ps in
+  ((if Z.eqb w Big_int_Z.zero_big_int
+    then Big_int_Z.zero_big_int
+    else Z.div (Z.mul q (weigh o s)) w), ps)
+
+(** val own_part :
+    instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+    state -> rated -> Big_int_Z.big_int **)
+
+let own_part i o f r q s x =
+  let w = sum (fun p0 -> p0.amount) (snd x) in
+  if Z.eqb w Big_int_Z.zero_big_int
+  then Z.mul
+         (Z.mul
+           (Z.mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) q)
+           (den_of i f r))
+         (Z.mul (weigh o s)
+           (Z.add (clock_0 true s) (long i true (own_spans i) s)))
+  else Z.mul (fst x)
+         (Z.add (Z.mul (least_of i f r) w)
+           (Z.mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)
+             (sum (fun p0 -> Z.mul p0.amount p0.behind) (snd x))))
+
+(** val own_parts :
+    instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+    state list -> rated list -> Big_int_Z.big_int **)
+
+let rec own_parts i o f r q ss xs =
+  match ss with
+  | [] -> Big_int_Z.zero_big_int
+  | s :: ss0 ->
+    (match xs with
+     | [] -> Big_int_Z.zero_big_int
+     | x :: xs0 ->
+       Z.add (own_part i o f r q s x) (own_parts i o f r q ss0 xs0))
+
+(** val flow_ok :
+    instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+    Big_int_Z.big_int list -> Big_int_Z.big_int -> bool **)
+
+let flow_ok i o f r q levels bound =
+  let ss = initial i in
+  let xs = map (rated_of i o f r q) ss in
+  (&&)
+    ((&&)
+      ((&&)
+        ((&&)
+          ((&&)
+            ((&&)
+              ((&&) ((&&) (well i) (resource_ok i.mach r))
+                (priced0 (mixed i.mach f r)))
+              (forallb (fun p0 -> priced0 (fst p0)) (own_spans i)))
+            (is_flow o)) (Z.ltb Big_int_Z.zero_big_int q)) (falling levels))
+      (forallb in_order xs))
+    (Z.ltb
+      (Z.mul
+        (Z.mul
+          (Z.mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) q)
+          (den_of i f r))
+        (Z.sub (Z.add bound (sum (fun s -> Z.mul (weigh o s) s.arrived) ss))
+          Big_int_Z.unit_big_int))
+      (Z.add (climb xs None levels []) (own_parts i o f r q ss xs)))
+
+(** val shares_ok :
+    instance -> objective -> int -> resource -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int list ->
+    Big_int_Z.big_int -> bool **)
+
+let shares_ok i o place0 r h k q levels bound =
+  match nth_error i.cost place0 with
+  | Some f ->
+    (match o with
+     | Busy -> busy_ok i f r h k bound
+     | _ -> flow_ok i o f r q levels bound)
+  | None -> false

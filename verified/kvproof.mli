@@ -101,6 +101,8 @@ val hd : 'a1 -> 'a1 list -> 'a1
 
 val nth : int -> 'a1 list -> 'a1 -> 'a1
 
+val nth_error : 'a1 list -> int -> 'a1 option
+
 val rev : 'a1 list -> 'a1 list
 
 val map : ('a1 -> 'a2) -> 'a1 list -> 'a2 list
@@ -611,11 +613,26 @@ type job = { ends : Big_int_Z.big_int; left : piece list }
 val counted :
   Big_int_Z.big_int -> Big_int_Z.big_int -> job list -> Big_int_Z.big_int
 
+val early :
+  Big_int_Z.big_int -> (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+  Big_int_Z.big_int
+
+val merge :
+  (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+  (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+  (Big_int_Z.big_int * Big_int_Z.big_int) list
+
+val rising : (Big_int_Z.big_int * Big_int_Z.big_int) list -> bool
+
+val pairs_of : piece list -> (Big_int_Z.big_int * Big_int_Z.big_int) list
+
 val line : function0 -> prices
 
 val base : function0 -> Big_int_Z.big_int
 
 val extra : function0 -> Big_int_Z.big_int
+
+val own : function0 -> prices
 
 val once : prices
 
@@ -630,6 +647,16 @@ val unit_of : resource -> prices
 val most_prefill : machine -> Big_int_Z.big_int
 
 val supply_of : machine -> resource -> Big_int_Z.big_int
+
+val blend :
+  Big_int_Z.big_int -> prices -> Big_int_Z.big_int -> prices ->
+  Big_int_Z.big_int -> prices
+
+val room_pre : machine -> Big_int_Z.big_int
+
+val surcharge : machine -> function0 -> Big_int_Z.big_int
+
+val mixed : machine -> function0 -> resource -> prices
 
 type token = { wait : Big_int_Z.big_int; at_known : Big_int_Z.big_int;
                from_kv : Big_int_Z.big_int }
@@ -655,7 +682,25 @@ val length_of :
 val clock0 :
   bool -> Big_int_Z.big_int -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
 
+type rated = Big_int_Z.big_int * piece list
+
+val beyond : Big_int_Z.big_int option -> rated -> bool
+
+val newly :
+  Big_int_Z.big_int option -> Big_int_Z.big_int -> (Big_int_Z.big_int * piece
+  list) -> bool
+
+val climb :
+  rated list -> Big_int_Z.big_int option -> Big_int_Z.big_int list ->
+  (Big_int_Z.big_int * Big_int_Z.big_int) list -> Big_int_Z.big_int
+
+val falling : Big_int_Z.big_int list -> bool
+
+val in_order : rated -> bool
+
 val well : instance -> bool
+
+val own_spans : instance -> (prices * Big_int_Z.big_int) list
 
 val tokens_of : state -> token list
 
@@ -691,3 +736,30 @@ val busy_bound :
 val busy_ok :
   instance -> function0 -> resource -> Big_int_Z.big_int -> Big_int_Z.big_int
   -> Big_int_Z.big_int -> bool
+
+val is_flow : objective -> bool
+
+val den_of : instance -> function0 -> resource -> Big_int_Z.big_int
+
+val least_of : instance -> function0 -> resource -> Big_int_Z.big_int
+
+val rated_of :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  state -> Big_int_Z.big_int * piece list
+
+val own_part :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  state -> rated -> Big_int_Z.big_int
+
+val own_parts :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  state list -> rated list -> Big_int_Z.big_int
+
+val flow_ok :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  Big_int_Z.big_int list -> Big_int_Z.big_int -> bool
+
+val shares_ok :
+  instance -> objective -> int -> resource -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int list ->
+  Big_int_Z.big_int -> bool
