@@ -32,6 +32,7 @@ SEARCHED = (Feature.MAKESPAN, Feature.BUSY, Feature.FLOW, Feature.WEIGHTED, Feat
 OBJECTIVES = (*SEARCHED, Feature.LONGEST, Feature.LATE)
 TAKES = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*SEARCHED})
 ALONE = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*OBJECTIVES, Feature.PERCENTILE} - {Feature.BUSY})
+SHARES = Takes(TAKES.features - {Feature.MAKESPAN, Feature.TTFT})
 ENDS = "a schedule ends at"
 """What the program says of a bound that is false."""
 MOST_STATES = 200_000
@@ -123,7 +124,7 @@ def program() -> Path:
 
 def instance_lines(instance: Instance, objective: str, hashed: str, proof: Any = None) -> Iterator[str]:
     """Yield the lines of an instance with this hash, from the text that is hashed. BadInput, InvalidCertificate."""
-    takes = ALONE if isinstance(proof, Alone) else TAKES
+    takes = ALONE if isinstance(proof, Alone) else SHARES if isinstance(proof, Shares) else TAKES
     if reason := takes.why_not("the checker in Coq", instance, objective):
         raise BadInput(reason)
     text = instance.canonical
@@ -167,11 +168,12 @@ def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
 
 
 def _division(instance: Instance, proof: Shares) -> tuple[Any, ...]:
-    parts = [name for name in RESOURCES if getattr(proof, name)]
-    whole = [k for k, part in enumerate(proof.functions) if part]
-    if len(proof.functions) > len(instance.cost.functions) + 1 or whole[:1] != whole or len(parts) != 1 or any(proof.alone):
-        raise BadInput("the checker in Coq takes shares of one function and one resource")
-    return whole[0], *parts, *([proof.packs] if proof.packing else [])
+    functions, last = proof.functions, len(instance.cost.functions)
+    place = [k for k, part in enumerate(functions) if part]
+    by = [name for name in RESOURCES if getattr(proof, name)]
+    if len(functions) != last + 1 or not len(place) == len(by) == 1 or place[0] == last or any(proof.alone):
+        raise BadInput("the checker in Coq takes shares of one function, without a knee, by one resource")
+    return place[0], *by, *([proof.packs] if proof.packing else [])
 
 
 def _goal(objective: str, requests: int) -> tuple[Any, ...]:
