@@ -57,15 +57,15 @@ Section Batch.
   Let l := total M ss aa.
   Hypothesis J : fitsb M l = true.
   Lemma total_pos : under none l. Proof. apply (loads_under M t); assumption. Qed.
-  Lemma charge_idle p s a : local M t s a -> work a = 0 -> charge M p s a = 0.
+  Lemma charge_idle p s a : work a = 0 -> charge M p s a = 0.
   Proof.
-    intros _ W. unfold charge, linear, load_of, prefills, generates, decodes. rewrite W. cbn [Z.eqb negb andb b2z if0 tok gen ndec npre dkv pkv pairs ptok]. ring.
+    intros W. unfold charge, linear, load_of, prefills, generates, decodes. rewrite W. cbn [Z.eqb negb andb b2z if0 tok gen ndec npre dkv pkv pairs ptok]. ring.
   Qed.
   Lemma charges_idle p : ndec l + npre l <= 0 -> charges M p ss aa = 0.
   Proof.
     unfold l. clear J. induction L as [|s a xs bs A B IH]; cbn [charges total plus ndec npre]; [reflexivity|]. intros H.
     pose proof (count_work M s a) as C. pose proof (loads_under M t xs bs block_ok B) as [[U _] _]. cbn [none ndec npre] in U.
-    destruct (Z.eqb_spec (work a) 0) as [W|W]; cbn [negb b2z] in C; [|lia]. specialize (IH B). cbv zeta in IH. rewrite (charge_idle p s a A W), IH; lia.
+    destruct (Z.eqb_spec (work a) 0) as [W|W]; cbn [negb b2z] in C; [|lia]. specialize (IH B). cbv zeta in IH. rewrite (charge_idle p s a W), IH; lia.
   Qed.
   Lemma prefilled_only : npre l <= 0 -> ptok l <= 0.
   Proof.

@@ -2,7 +2,7 @@
 
    Busy time is at least the prices of all work and what is fixed, for the fewest batches and the fewest with prefills.
    A request ends after the mean time of its work, half a batch, and what is after it; weighed, these means are late. *)
-Require Import ZArith List Bool Lia Permutation Spec Referee Model Check Prices Alone Worth OneMachine Divide Tokens Levels.
+Require Import ZArith List Bool Lia Spec Referee Model Check Prices Alone Worth OneMachine Divide Tokens Levels.
 Import ListNotations.
 Open Scope Z_scope.
 

@@ -68,9 +68,6 @@ Section Run.
   Definition before now c s e := match over s with Some x => if real then x <= e else c <= e
     | None => clock now c s + span (known s) (kv s) + length_of (to_come s) <= e end.
 
-  Lemma ceil_add x y d q' : 0 < q' -> x <= q' * d + y -> ceil_div x q' <= d + ceil_div y q'.
-  Proof. intros Q H. unfold ceil_div. pose proof (Z.div_le_mono (- y + (- d) * q') (- x) q' Q ltac:(lia)) as R.
-    rewrite Z.div_add in R by lia. lia. Qed.
   Lemma dur_0 l : 0 <= dur l.
   Proof. unfold dur. pose proof (lasts_1 (cost I) l). destruct real; [lia|]. destruct (0 <? _); cbn; lia. Qed.
   Section One.
@@ -116,7 +113,7 @@ Section Run.
     Proof.
       intros W Y F. apply span_le; [pose proof (dur_0 l); lia|]. pose proof (span_ok t s a l legal inside pos W) as X. destruct ok as (_ & _ & _ & S).
       rewrite Forall_forall in *. intros f K. specialize (F f K). specialize (X f K). destruct (S f K) as [_ Q].
-      pose proof (ceil_add (worth M (fst f) (known s) (m2 s a)) 0 (dur l + y) (snd f) Q ltac:(nia)) as R. rewrite ceil_0 in R. lia.
+      pose proof (ceil_step I l (worth M (fst f) (known s) (m2 s a)) 0 (snd f) (dur l + y) Q ltac:(nia)) as R. rewrite ceil_0 in R. lia.
     Qed.
     Lemma span_up S k f : In f spans -> worth M (fst f) S k <= snd f * span S k.
     Proof. intros K. apply ceil_le; [|now apply span_in]. destruct ok as (_ & _ & _ & X). rewrite Forall_forall in X. now apply X. Qed.
