@@ -12,8 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from kvcore import certificates
-from kvcore.certificates import Alone, Certificate, InvalidCertificate
+from kvcore.certificates import Alone, Certificate, InvalidCertificate, Shares
 from kvcore.certificates.events import Events
+from kvcore.certificates.shares import RESOURCES
 from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import SlotPrices, Slots
 from kvcore.errors import BadInput, MissingTool
@@ -25,12 +26,13 @@ from kvcore.result import Result
 from kvcore.schedule import Batch, Schedule
 
 FOLDER = Path(__file__).parents[1] / "verified"
-SOURCES = ("kvproof.mli", "kvproof.ml", "search.ml", "main.ml")
+SOURCES = ("kvproof.mli", "kvproof.ml", "search.ml", "shares.ml", "main.ml")
 COMPILE = ("ocamlfind", "ocamlopt", "-O3", "-w", "-a", "-package", "zarith", "-linkpkg")
 SEARCHED = (Feature.MAKESPAN, Feature.BUSY, Feature.FLOW, Feature.WEIGHTED, Feature.TTFT)
 OBJECTIVES = (*SEARCHED, Feature.LONGEST, Feature.LATE)
 TAKES = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*SEARCHED})
 ALONE = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*OBJECTIVES, Feature.PERCENTILE} - {Feature.BUSY})
+SHARES = Takes(TAKES.features - {Feature.MAKESPAN, Feature.TTFT})
 ENDS = "a schedule ends at"
 """What the program says of a bound that is false."""
 MOST_STATES = 200_000
@@ -122,7 +124,7 @@ def program() -> Path:
 
 def instance_lines(instance: Instance, objective: str, hashed: str, proof: Any = None) -> Iterator[str]:
     """Yield the lines of an instance with this hash, from the text that is hashed. BadInput, InvalidCertificate."""
-    takes = ALONE if isinstance(proof, Alone) else TAKES
+    takes = ALONE if isinstance(proof, Alone) else SHARES if isinstance(proof, Shares) else TAKES
     if reason := takes.why_not("the checker in Coq", instance, objective):
         raise BadInput(reason)
     text = instance.canonical
@@ -149,6 +151,9 @@ def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
     if isinstance(certificate.proof, Alone):
         yield _line("alone", certificate.bound, *_goal(certificate.objective, len(instance.requests)))
         return
+    if isinstance(certificate.proof, Shares):
+        yield _line("shares", certificate.objective, certificate.bound, *_division(instance, certificate.proof))
+        return
     proof, scale, before = certificate.proof, 1, min(request.arrival for request in instance.requests)
     if isinstance(proof, Slots) or (isinstance(proof, SlotDual) and isinstance(proof.prices, SlotPrices)):
         scale = proof.scale
@@ -160,6 +165,15 @@ def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
     elif not isinstance(proof, Events):
         raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}")
     yield _line("bound", certificate.objective, certificate.bound, scale, MOST_STATES)
+
+
+def _division(instance: Instance, proof: Shares) -> tuple[Any, ...]:
+    functions, last = proof.functions, len(instance.cost.functions)
+    place = [k for k, part in enumerate(functions) if part]
+    by = [name for name in RESOURCES if getattr(proof, name)]
+    if len(functions) != last + 1 or not len(place) == len(by) == 1 or place[0] == last or any(proof.alone):
+        raise BadInput("the checker in Coq takes shares of one function, without a knee, by one resource")
+    return place[0], *by, *([proof.packs] if proof.packing else [])
 
 
 def _goal(objective: str, requests: int) -> tuple[Any, ...]:

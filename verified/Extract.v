@@ -1,5 +1,5 @@
 (* The program: kvproof.ml and kvproof.mli, in which numbers are zarith's and lists are counted by OCaml's integers. *)
-Require Import Spec Referee Model Check Prices Closed Bound Alone.
+Require Import Spec Referee Model Check Prices Closed Bound Alone Worth OneMachine Divide Tokens Levels Shares.
 Require Extraction ExtrOcamlBasic ExtrOcamlZBigInt ExtrOcamlNatInt.
 Require Import ZArith.
 Extract Constant Z.to_nat =>
@@ -8,5 +8,6 @@ Extract Constant Z.of_nat => "Big_int_Z.big_int_of_int".
 Extract Constant Z.leb => "Big_int_Z.le_big_int".
 Extract Constant Z.ltb => "Big_int_Z.lt_big_int".
 Extraction "kvproof.ml"
-  referee check simple alone  (* what is proved *)
-  sort norm initial rate fee lasts jointb next nexts opts origin held pay steady none target_of offset lefts every.
+  referee check simple alone shares_ok  (* what is proved *)
+  sort norm initial rate fee lasts jointb next nexts opts origin held pay steady none target_of offset lefts every
+  pieces once unit_of supply_of rated_of.

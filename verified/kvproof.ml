@@ -409,6 +409,15 @@ module Z =
   | 0 -> zero_big_int
   | 1 -> div_big_int x y
   | _ -> add_int_big_int (-1) (div_big_int (add_int_big_int (-1) x) y))
+
+  (** val modulo :
+      Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+  let modulo = Big_int_Z.(fun x y ->
+  match sign_big_int y with
+  | 0 -> x
+  | 1 -> mod_big_int x y
+  | _ -> add_big_int y (add_int_big_int 1 (mod_big_int (add_int_big_int (-1) x) y)))
  end
 
 (** val hd : 'a1 -> 'a1 list -> 'a1 **)
@@ -427,6 +436,18 @@ let rec nth n l default =
     (fun m -> match l with
               | [] -> default
               | _ :: t0 -> nth m t0 default)
+    n
+
+(** val nth_error : 'a1 list -> int -> 'a1 option **)
+
+let rec nth_error l n =
+  (fun fO fS n -> if n=0 then fO () else fS (n-1))
+    (fun _ -> match l with
+              | [] -> None
+              | x :: _ -> Some x)
+    (fun n0 -> match l with
+               | [] -> None
+               | _ :: l0 -> nth_error l0 n0)
     n
 
 (** val rev : 'a1 list -> 'a1 list **)
@@ -1573,11 +1594,11 @@ let choices i ps q =
     map (fun al -> (al, (map (fun p0 -> after i q p0 k s (fst al)) ps)))
       (opts m s)
   in
-  let least =
+  let least0 =
     fold_right (fun x low -> minimum (snd x) low) (map (fun _ -> far) ps)
       tried
   in
-  (least, (map (fun x -> ((fst x), (minus (snd x) least))) tried)))
+  (least0, (map (fun x -> ((fst x), (minus (snd x) least0))) tried)))
 
 (** val slack :
     objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> 'a1 list -> ('a1
@@ -1950,3 +1971,702 @@ let alone i =
          (map (fun s -> Z.sub (if f then fb s else ob s) s.arrived) ss))
        Big_int_Z.zero_big_int
    | Late qs -> lates_by i qs ss))
+
+type prices = { c_tok : Big_int_Z.big_int; c_gen : Big_int_Z.big_int;
+                c_dec : Big_int_Z.big_int; c_pre : Big_int_Z.big_int;
+                c_dkv : Big_int_Z.big_int; c_pkv : Big_int_Z.big_int;
+                c_pairs : Big_int_Z.big_int; c_ptok : Big_int_Z.big_int;
+                c_blk : Big_int_Z.big_int; c_pack : Big_int_Z.big_int;
+                packs : Big_int_Z.big_int }
+
+(** val priced0 : prices -> bool **)
+
+let priced0 p0 =
+  forallb (Z.leb Big_int_Z.zero_big_int)
+    (p0.c_tok :: (p0.c_gen :: (p0.c_dec :: (p0.c_pre :: (p0.c_dkv :: (p0.c_pkv :: (p0.c_pairs :: (p0.c_ptok :: (p0.c_blk :: (p0.c_pack :: (p0.packs :: [])))))))))))
+
+(** val room_of : machine -> Big_int_Z.big_int **)
+
+let room_of m =
+  match m.memory with
+  | Some m0 -> Z.div m0 m.block
+  | None -> Big_int_Z.zero_big_int
+
+(** val packing :
+    machine -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let packing m k x =
+  let y = Z.mul (Z.add k Big_int_Z.unit_big_int) x in
+  if Z.eqb (Z.modulo y (room_of m)) Big_int_Z.zero_big_int
+  then Z.mul k x
+  else Z.mul (Z.div y (room_of m)) (room_of m)
+
+(** val pack : machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let pack m p0 x =
+  if Z.eqb p0.c_pack Big_int_Z.zero_big_int
+  then Big_int_Z.zero_big_int
+  else packing m p0.packs x
+
+(** val blocks_of : machine -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let blocks_of m x =
+  ceil_div x m.block
+
+(** val limit : machine -> Big_int_Z.big_int option **)
+
+let limit m =
+  if m.chunked
+  then (match match m.prefill_tokens with
+              | Some z0 -> Some z0
+              | None -> m.batch_tokens with
+        | Some q -> if Z.leb Big_int_Z.unit_big_int q then Some q else None
+        | None -> None)
+  else None
+
+(** val parts_to :
+    machine -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let parts_to m k e =
+  if Z.leb e k
+  then Big_int_Z.zero_big_int
+  else (match limit m with
+        | Some q -> ceil_div (Z.sub e k) q
+        | None -> Big_int_Z.unit_big_int)
+
+(** val held_in : machine -> int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let rec held_in m n e =
+  (fun fO fS n -> if n=0 then fO () else fS (n-1))
+    (fun _ -> Big_int_Z.zero_big_int)
+    (fun n0 ->
+    Z.add (held_in m n0 e)
+      (Z.max Big_int_Z.zero_big_int
+        (blocks_of m
+          (Z.sub e
+            (Z.mul (Z.of_nat n0)
+              (match limit m with
+               | Some q -> q
+               | None -> Big_int_Z.zero_big_int))))))
+    n
+
+(** val e_of : Big_int_Z.big_int -> bool -> Big_int_Z.big_int **)
+
+let e_of s last =
+  Z.sub s (b2z last)
+
+(** val fixed :
+    machine -> prices -> Big_int_Z.big_int -> bool -> Big_int_Z.big_int ->
+    Big_int_Z.big_int **)
+
+let fixed m p0 s last k =
+  let e = e_of s last in
+  let n = parts_to m k e in
+  Z.add
+    (Z.add
+      (Z.add (Z.add p0.c_gen (Z.mul p0.c_pack (pack m p0 (blocks_of m s))))
+        (Z.mul p0.c_pre n)) (Z.mul p0.c_blk (held_in m (Z.to_nat n) e)))
+    (if0 last
+      (Z.add
+        (Z.add p0.c_dec (Z.mul p0.c_dkv (Z.sub s Big_int_Z.unit_big_int)))
+        (Z.mul p0.c_blk (blocks_of m s))))
+
+(** val moved :
+    prices -> Big_int_Z.big_int -> bool -> Big_int_Z.big_int ->
+    Big_int_Z.big_int **)
+
+let moved p0 s last x =
+  let e = e_of s last in
+  Z.add
+    (Z.add (Z.add (Z.mul p0.c_tok (Z.sub s x)) (Z.mul p0.c_ptok (Z.sub e x)))
+      (Z.mul p0.c_pairs (Z.sub (Z.mul e e) (Z.mul x x))))
+    (if0 (Z.ltb x e) (Z.mul p0.c_pkv x))
+
+(** val form :
+    machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
+    Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let form m p0 s k last x =
+  Z.add (fixed m p0 s last k) (moved p0 s last x)
+
+(** val forms :
+    machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int list **)
+
+let forms m p0 s k =
+  app
+    (if (||)
+          ((&&) (Z.eqb k (Z.sub s Big_int_Z.unit_big_int))
+            (Z.ltb Big_int_Z.zero_big_int k))
+          ((&&) m.chunked (Z.ltb Big_int_Z.unit_big_int s))
+     then (form m p0 s k true k) :: []
+     else [])
+    (app
+      (if (||)
+            (Z.leb k
+              (Z.sub s (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)))
+            (Z.leb k Big_int_Z.zero_big_int)
+       then (form m p0 s k false k) :: []
+       else if m.partial
+            then (form m p0 s k false
+                   (Z.sub s (Big_int_Z.mult_int_big_int 2
+                     Big_int_Z.unit_big_int))) :: []
+            else [])
+      (if Z.ltb Big_int_Z.zero_big_int k
+       then (form m p0 s k false Big_int_Z.zero_big_int) :: (if (&&)
+                                                                  m.chunked
+                                                                  (Z.ltb
+                                                                    Big_int_Z.unit_big_int
+                                                                    s)
+                                                             then (form m p0
+                                                                    s k true
+                                                                    Big_int_Z.zero_big_int) :: []
+                                                             else [])
+       else []))
+
+(** val least : Big_int_Z.big_int list -> Big_int_Z.big_int **)
+
+let least = function
+| [] -> Big_int_Z.zero_big_int
+| x :: l0 -> fold_right Z.min x l0
+
+(** val worth :
+    machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int **)
+
+let worth m p0 s k =
+  least (forms m p0 s k)
+
+type piece = { from : Big_int_Z.big_int; amount : Big_int_Z.big_int;
+               behind : Big_int_Z.big_int }
+
+type job = { ends : Big_int_Z.big_int; left : piece list }
+
+(** val counted :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> job list -> Big_int_Z.big_int **)
+
+let counted h k js =
+  sum (fun j ->
+    sum (fun p0 ->
+      if0 ((&&) (Z.leb h p0.from) (Z.leb k p0.behind)) p0.amount) j.left) js
+
+(** val early :
+    Big_int_Z.big_int -> (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+    Big_int_Z.big_int **)
+
+let rec early now = function
+| [] -> Big_int_Z.zero_big_int
+| y :: l0 ->
+  let (r, w) = y in
+  let b = Z.max now r in
+  Z.add
+    (Z.mul w
+      (Z.add (Z.mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) b)
+        w)) (early (Z.add b w) l0)
+
+(** val merge :
+    (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+    (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+    (Big_int_Z.big_int * Big_int_Z.big_int) list **)
+
+let rec merge l1 = match l1 with
+| [] -> (fun l2 -> l2)
+| p0 :: t1 ->
+  let (r, w) = p0 in
+  let rec go l2 = match l2 with
+  | [] -> l1
+  | p1 :: t2 ->
+    let (q, v) = p1 in
+    if Z.ltb r q
+    then (r, w) :: (merge t1 l2)
+    else if Z.eqb r q
+         then (r, (Z.add w v)) :: (merge t1 t2)
+         else (q, v) :: (go t2)
+  in go
+
+(** val rising : (Big_int_Z.big_int * Big_int_Z.big_int) list -> bool **)
+
+let rec rising = function
+| [] -> true
+| p0 :: m ->
+  let (r, _) = p0 in
+  (match m with
+   | [] -> true
+   | p1 :: _ -> let (q, _) = p1 in (&&) (Z.ltb r q) (rising m))
+
+(** val pairs_of :
+    piece list -> (Big_int_Z.big_int * Big_int_Z.big_int) list **)
+
+let pairs_of ps =
+  map (fun p0 -> (p0.from, p0.amount)) ps
+
+(** val line : function0 -> prices **)
+
+let line f =
+  { c_tok = f.tokens; c_gen = f.generated; c_dec = f.decode_requests; c_pre =
+    f.prefill_requests; c_dkv = f.decode_kv; c_pkv = f.prefill_kv; c_pairs =
+    f.prefill_pairs; c_ptok = Big_int_Z.zero_big_int; c_blk =
+    Big_int_Z.zero_big_int; c_pack = Big_int_Z.zero_big_int; packs =
+    Big_int_Z.zero_big_int }
+
+(** val base : function0 -> Big_int_Z.big_int **)
+
+let base f =
+  Z.add f.busy (Z.min f.any_decode f.any_prefill)
+
+(** val extra : function0 -> Big_int_Z.big_int **)
+
+let extra f =
+  Z.max Big_int_Z.zero_big_int (Z.sub f.any_prefill f.any_decode)
+
+(** val own : function0 -> prices **)
+
+let own f =
+  { c_tok = f.tokens; c_gen = f.generated; c_dec =
+    (Z.add f.decode_requests (Z.add f.busy f.any_decode)); c_pre =
+    (Z.add f.prefill_requests (Z.add f.busy f.any_prefill)); c_dkv =
+    f.decode_kv; c_pkv = f.prefill_kv; c_pairs = f.prefill_pairs; c_ptok =
+    Big_int_Z.zero_big_int; c_blk = Big_int_Z.zero_big_int; c_pack =
+    Big_int_Z.zero_big_int; packs = Big_int_Z.zero_big_int }
+
+(** val once : prices **)
+
+let once =
+  { c_tok = Big_int_Z.zero_big_int; c_gen = Big_int_Z.zero_big_int; c_dec =
+    Big_int_Z.unit_big_int; c_pre = Big_int_Z.unit_big_int; c_dkv =
+    Big_int_Z.zero_big_int; c_pkv = Big_int_Z.zero_big_int; c_pairs =
+    Big_int_Z.zero_big_int; c_ptok = Big_int_Z.zero_big_int; c_blk =
+    Big_int_Z.zero_big_int; c_pack = Big_int_Z.zero_big_int; packs =
+    Big_int_Z.zero_big_int }
+
+type resource =
+| ByMemory
+| ByPacking of Big_int_Z.big_int
+| ByTokens
+| ByPrefill
+
+(** val unit_of : resource -> prices **)
+
+let unit_of = function
+| ByMemory ->
+  { c_tok = Big_int_Z.zero_big_int; c_gen = Big_int_Z.zero_big_int; c_dec =
+    Big_int_Z.zero_big_int; c_pre = Big_int_Z.zero_big_int; c_dkv =
+    Big_int_Z.zero_big_int; c_pkv = Big_int_Z.zero_big_int; c_pairs =
+    Big_int_Z.zero_big_int; c_ptok = Big_int_Z.zero_big_int; c_blk =
+    Big_int_Z.unit_big_int; c_pack = Big_int_Z.zero_big_int; packs =
+    Big_int_Z.zero_big_int }
+| ByPacking k ->
+  { c_tok = Big_int_Z.zero_big_int; c_gen = Big_int_Z.zero_big_int; c_dec =
+    Big_int_Z.zero_big_int; c_pre = Big_int_Z.zero_big_int; c_dkv =
+    Big_int_Z.zero_big_int; c_pkv = Big_int_Z.zero_big_int; c_pairs =
+    Big_int_Z.zero_big_int; c_ptok = Big_int_Z.zero_big_int; c_blk =
+    Big_int_Z.zero_big_int; c_pack = Big_int_Z.unit_big_int; packs = k }
+| ByTokens ->
+  { c_tok = Big_int_Z.unit_big_int; c_gen = Big_int_Z.zero_big_int; c_dec =
+    Big_int_Z.zero_big_int; c_pre = Big_int_Z.zero_big_int; c_dkv =
+    Big_int_Z.zero_big_int; c_pkv = Big_int_Z.zero_big_int; c_pairs =
+    Big_int_Z.zero_big_int; c_ptok = Big_int_Z.zero_big_int; c_blk =
+    Big_int_Z.zero_big_int; c_pack = Big_int_Z.zero_big_int; packs =
+    Big_int_Z.zero_big_int }
+| ByPrefill ->
+  { c_tok = Big_int_Z.zero_big_int; c_gen = Big_int_Z.zero_big_int; c_dec =
+    Big_int_Z.zero_big_int; c_pre = Big_int_Z.zero_big_int; c_dkv =
+    Big_int_Z.zero_big_int; c_pkv = Big_int_Z.zero_big_int; c_pairs =
+    Big_int_Z.zero_big_int; c_ptok = Big_int_Z.unit_big_int; c_blk =
+    Big_int_Z.zero_big_int; c_pack = Big_int_Z.zero_big_int; packs =
+    Big_int_Z.zero_big_int }
+
+(** val most_prefill : machine -> Big_int_Z.big_int **)
+
+let most_prefill m =
+  match match m.prefill_tokens with
+        | Some z0 -> Some z0
+        | None -> m.batch_tokens with
+  | Some p0 -> p0
+  | None -> Big_int_Z.zero_big_int
+
+(** val supply_of : machine -> resource -> Big_int_Z.big_int **)
+
+let supply_of m = function
+| ByMemory -> room_of m
+| ByPacking k -> Z.mul k (room_of m)
+| ByTokens ->
+  (match m.batch_tokens with
+   | Some c -> c
+   | None -> Big_int_Z.zero_big_int)
+| ByPrefill -> most_prefill m
+
+(** val blend :
+    Big_int_Z.big_int -> prices -> Big_int_Z.big_int -> prices ->
+    Big_int_Z.big_int -> prices **)
+
+let blend x p0 y r z0 =
+  { c_tok = (Z.add (Z.mul x p0.c_tok) (Z.mul y r.c_tok)); c_gen =
+    (Z.add (Z.mul x p0.c_gen) (Z.mul y r.c_gen)); c_dec =
+    (Z.add (Z.mul x p0.c_dec) (Z.mul y r.c_dec)); c_pre =
+    (Z.add (Z.mul x p0.c_pre) (Z.mul y r.c_pre)); c_dkv =
+    (Z.add (Z.mul x p0.c_dkv) (Z.mul y r.c_dkv)); c_pkv =
+    (Z.add (Z.mul x p0.c_pkv) (Z.mul y r.c_pkv)); c_pairs =
+    (Z.add (Z.mul x p0.c_pairs) (Z.mul y r.c_pairs)); c_ptok =
+    (Z.add (Z.add (Z.mul x p0.c_ptok) (Z.mul y r.c_ptok)) z0); c_blk =
+    (Z.add (Z.mul x p0.c_blk) (Z.mul y r.c_blk)); c_pack =
+    (Z.mul y r.c_pack); packs = r.packs }
+
+(** val room_pre : machine -> Big_int_Z.big_int **)
+
+let room_pre m =
+  Z.max Big_int_Z.unit_big_int (most_prefill m)
+
+(** val surcharge : machine -> function0 -> Big_int_Z.big_int **)
+
+let surcharge m f =
+  if Z.leb Big_int_Z.unit_big_int (most_prefill m)
+  then extra f
+  else Big_int_Z.zero_big_int
+
+(** val mixed : machine -> function0 -> resource -> prices **)
+
+let mixed m f r =
+  blend (Z.mul (supply_of m r) (room_pre m)) (line f)
+    (Z.mul (base f) (room_pre m)) (unit_of r)
+    (Z.mul (surcharge m f) (supply_of m r))
+
+type token = { wait : Big_int_Z.big_int; at_known : Big_int_Z.big_int;
+               from_kv : Big_int_Z.big_int }
+
+(** val grow : int -> Big_int_Z.big_int -> token list -> token list **)
+
+let rec grow n s l =
+  (fun fO fS n -> if n=0 then fO () else fS (n-1))
+    (fun _ -> l)
+    (fun n' -> { wait = Big_int_Z.zero_big_int; at_known =
+    (Z.add s Big_int_Z.unit_big_int); from_kv =
+    s } :: (grow n' (Z.add s Big_int_Z.unit_big_int) l))
+    n
+
+(** val following :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> (call * Big_int_Z.big_int) list
+    -> token list **)
+
+let rec following s n r =
+  grow (Z.to_nat n) s
+    (match r with
+     | [] -> []
+     | p0 :: r0 ->
+       let (c, d) = p0 in
+       let e = Z.add s n in
+       let k = Z.add (Z.add e Big_int_Z.unit_big_int) c.returns in
+       { wait = c.duration; at_known = k; from_kv =
+       (if is_h Discard (Some c.handled) then Big_int_Z.zero_big_int else e) } :: 
+       (following k (Z.sub d Big_int_Z.unit_big_int) r0))
+
+(** val to_come0 : state -> token list **)
+
+let to_come0 s =
+  following s.known (Z.sub s.todo Big_int_Z.unit_big_int) s.rest
+
+(** val span :
+    instance -> (prices * Big_int_Z.big_int) list -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let span i =
+  let m = i.mach in
+  (fun spans s k ->
+  fold_right (fun f x -> Z.max (ceil_div (worth m (fst f) s k) (snd f)) x)
+    Big_int_Z.zero_big_int spans)
+
+(** val pause_of : bool -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let pause_of real w =
+  if real then w else Big_int_Z.zero_big_int
+
+(** val length_of :
+    instance -> bool -> (prices * Big_int_Z.big_int) list -> token list ->
+    Big_int_Z.big_int **)
+
+let length_of i real spans l =
+  sum (fun x ->
+    Z.add (pause_of real x.wait) (span i spans x.at_known x.from_kv)) l
+
+(** val clock0 :
+    bool -> Big_int_Z.big_int -> Big_int_Z.big_int -> state ->
+    Big_int_Z.big_int **)
+
+let clock0 real now c s =
+  if real then Z.max now s.ready else c
+
+type rated = Big_int_Z.big_int * piece list
+
+(** val beyond : Big_int_Z.big_int option -> rated -> bool **)
+
+let beyond a x =
+  match a with
+  | Some a0 -> Z.leb a0 (fst x)
+  | None -> false
+
+(** val newly :
+    Big_int_Z.big_int option -> Big_int_Z.big_int ->
+    (Big_int_Z.big_int * piece list) -> bool **)
+
+let newly a t0 x =
+  (&&) (Z.leb t0 (fst x)) (negb (beyond a x))
+
+(** val climb :
+    rated list -> Big_int_Z.big_int option -> Big_int_Z.big_int list ->
+    (Big_int_Z.big_int * Big_int_Z.big_int) list -> Big_int_Z.big_int **)
+
+let rec climb xs a levels acc =
+  match levels with
+  | [] -> Big_int_Z.zero_big_int
+  | t0 :: levels0 ->
+    let acc0 =
+      fold_right (fun x l ->
+        if newly a t0 x then merge (pairs_of (snd x)) l else l) acc xs
+    in
+    Z.add
+      (Z.mul (Z.sub t0 (hd Big_int_Z.zero_big_int levels0))
+        (early Big_int_Z.zero_big_int acc0)) (climb xs (Some t0) levels0 acc0)
+
+(** val falling : Big_int_Z.big_int list -> bool **)
+
+let rec falling = function
+| [] -> true
+| t0 :: levels0 ->
+  (&&) (Z.leb (hd Big_int_Z.zero_big_int levels0) t0) (falling levels0)
+
+(** val in_order : rated -> bool **)
+
+let in_order x =
+  (&&)
+    ((&&) (rising (pairs_of (snd x)))
+      (forallb (fun p0 -> Z.leb Big_int_Z.zero_big_int p0.amount) (snd x)))
+    (Z.leb Big_int_Z.zero_big_int (fst x))
+
+(** val well : instance -> bool **)
+
+let well i =
+  (&&) (simple i)
+    (forallb (fun r ->
+      (&&)
+        ((&&) (Z.leb Big_int_Z.unit_big_int r.prompt)
+          (Z.leb Big_int_Z.unit_big_int r.decode))
+        (forallb (fun c ->
+          (&&) (Z.leb Big_int_Z.zero_big_int (fst c).duration)
+            (Z.leb Big_int_Z.unit_big_int (snd c))) r.more)) i.requests)
+
+(** val own_spans : instance -> (prices * Big_int_Z.big_int) list **)
+
+let own_spans i =
+  (once,
+    Big_int_Z.unit_big_int) :: (map (fun f -> ((own f), f.divisor)) i.cost)
+
+(** val tokens_of : state -> token list **)
+
+let tokens_of s =
+  { wait = Big_int_Z.zero_big_int; at_known = s.known; from_kv =
+    (kv s) } :: (to_come0 s)
+
+(** val clock_0 : bool -> state -> Big_int_Z.big_int **)
+
+let clock_0 real s =
+  clock0 real Big_int_Z.zero_big_int Big_int_Z.zero_big_int s
+
+(** val placed :
+    instance -> bool -> prices -> Big_int_Z.big_int ->
+    (prices * Big_int_Z.big_int) list -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> token list -> piece list **)
+
+let placed i real q den spans =
+  let m = i.mach in
+  let rec placed0 t0 len = function
+  | [] -> []
+  | y :: l0 ->
+    let { wait = w; at_known = n; from_kv = k } = y in
+    let d = span i spans n k in
+    let u = Z.add t0 (pause_of real w) in
+    let rest0 = Z.sub len (Z.add (pause_of real w) d) in
+    { from = (Z.mul den u); amount = (worth m q n k); behind =
+    (Z.mul den rest0) } :: (placed0 (Z.add u d) rest0 l0)
+  in placed0
+
+(** val long :
+    instance -> bool -> (prices * Big_int_Z.big_int) list -> state ->
+    Big_int_Z.big_int **)
+
+let long i real spans s =
+  length_of i real spans (tokens_of s)
+
+(** val pieces :
+    instance -> bool -> prices -> Big_int_Z.big_int ->
+    (prices * Big_int_Z.big_int) list -> state -> piece list **)
+
+let pieces i real q den spans s =
+  placed i real q den spans (clock_0 real s) (long i real spans s)
+    (tokens_of s)
+
+(** val resource_ok : machine -> resource -> bool **)
+
+let resource_ok m r =
+  (&&) (Z.leb Big_int_Z.unit_big_int (supply_of m r))
+    (match r with
+     | ByPacking k -> Z.leb Big_int_Z.unit_big_int k
+     | _ -> true)
+
+(** val work_in : instance -> prices -> Big_int_Z.big_int **)
+
+let work_in i =
+  let m = i.mach in
+  (fun p0 ->
+  sum (fun s -> sum (fun x -> worth m p0 x.at_known x.from_kv) (tokens_of s))
+    (initial i))
+
+(** val fewest :
+    instance -> resource -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int **)
+
+let fewest i r h k =
+  let m = i.mach in
+  let u = supply_of m r in
+  let ss = initial i in
+  let c =
+    counted (Z.mul u h) (Z.mul u k)
+      (map (fun s -> { ends = Big_int_Z.zero_big_int; left =
+        (pieces i false (unit_of r) u ((once, Big_int_Z.unit_big_int) :: [])
+          s) }) ss)
+  in
+  Z.max
+    (fold_right (fun s x ->
+      Z.max (long i false ((once, Big_int_Z.unit_big_int) :: []) s) x)
+      Big_int_Z.zero_big_int ss)
+    (if Z.ltb Big_int_Z.zero_big_int c
+     then Z.add (Z.add h k) (ceil_div c u)
+     else Big_int_Z.zero_big_int)
+
+(** val fewest_prefills : instance -> Big_int_Z.big_int **)
+
+let fewest_prefills i =
+  let m = i.mach in
+  if Z.leb Big_int_Z.unit_big_int (most_prefill m)
+  then ceil_div (work_in i (unit_of ByPrefill)) (most_prefill m)
+  else Big_int_Z.zero_big_int
+
+(** val busy_bound :
+    instance -> function0 -> resource -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let busy_bound i f r h k =
+  Z.add (Z.add (work_in i (line f)) (Z.mul (base f) (fewest i r h k)))
+    (Z.mul (extra f) (fewest_prefills i))
+
+(** val busy_ok :
+    instance -> function0 -> resource -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> bool **)
+
+let busy_ok i f r h k =
+  let m = i.mach in
+  (fun bound ->
+  (&&)
+    ((&&)
+      ((&&) ((&&) (well i) (resource_ok m r))
+        (Z.leb Big_int_Z.zero_big_int h)) (priced0 (line f)))
+    (Z.ltb (Z.mul f.divisor (Z.sub bound Big_int_Z.unit_big_int))
+      (busy_bound i f r h k)))
+
+(** val is_flow : objective -> bool **)
+
+let is_flow = function
+| Flow -> true
+| Weighted -> true
+| _ -> false
+
+(** val den_of : instance -> function0 -> resource -> Big_int_Z.big_int **)
+
+let den_of i f r =
+  Z.mul f.divisor (Z.mul (supply_of i.mach r) (room_pre i.mach))
+
+(** val least_of : instance -> function0 -> resource -> Big_int_Z.big_int **)
+
+let least_of i f r =
+  Z.mul (den_of i f r) (step i (shortest_of i))
+
+(** val rated_of :
+    instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+    state -> Big_int_Z.big_int * piece list **)
+
+let rated_of i o f r q s =
+  let ps = pieces i true (mixed i.mach f r) (den_of i f r) (own_spans i) s in
+  let w = sum (fun p0 -> p0.amount) ps in
+  ((if Z.eqb w Big_int_Z.zero_big_int
+    then Big_int_Z.zero_big_int
+    else Z.div (Z.mul q (weigh o s)) w), ps)
+
+(** val own_part :
+    instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+    state -> rated -> Big_int_Z.big_int **)
+
+let own_part i o f r q s x =
+  let w = sum (fun p0 -> p0.amount) (snd x) in
+  if Z.eqb w Big_int_Z.zero_big_int
+  then Z.mul
+         (Z.mul
+           (Z.mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) q)
+           (den_of i f r))
+         (Z.mul (weigh o s)
+           (Z.add (clock_0 true s) (long i true (own_spans i) s)))
+  else Z.mul (fst x)
+         (Z.add (Z.mul (least_of i f r) w)
+           (Z.mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)
+             (sum (fun p0 -> Z.mul p0.amount p0.behind) (snd x))))
+
+(** val own_parts :
+    instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+    state list -> rated list -> Big_int_Z.big_int **)
+
+let rec own_parts i o f r q ss xs =
+  match ss with
+  | [] -> Big_int_Z.zero_big_int
+  | s :: ss0 ->
+    (match xs with
+     | [] -> Big_int_Z.zero_big_int
+     | x :: xs0 ->
+       Z.add (own_part i o f r q s x) (own_parts i o f r q ss0 xs0))
+
+(** val flow_ok :
+    instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+    Big_int_Z.big_int list -> Big_int_Z.big_int -> bool **)
+
+let flow_ok i o f r q levels bound =
+  let ss = initial i in
+  let xs = map (rated_of i o f r q) ss in
+  (&&)
+    ((&&)
+      ((&&)
+        ((&&)
+          ((&&)
+            ((&&)
+              ((&&) ((&&) (well i) (resource_ok i.mach r))
+                (priced0 (mixed i.mach f r)))
+              (forallb (fun p0 -> priced0 (fst p0)) (own_spans i)))
+            (is_flow o)) (Z.ltb Big_int_Z.zero_big_int q)) (falling levels))
+      (forallb in_order xs))
+    (Z.ltb
+      (Z.mul
+        (Z.mul
+          (Z.mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int) q)
+          (den_of i f r))
+        (Z.sub (Z.add bound (sum (fun s -> Z.mul (weigh o s) s.arrived) ss))
+          Big_int_Z.unit_big_int))
+      (Z.add (climb xs None levels []) (own_parts i o f r q ss xs)))
+
+(** val shares_ok :
+    instance -> objective -> int -> resource -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int list ->
+    Big_int_Z.big_int -> bool **)
+
+let shares_ok i o place0 r h k q levels bound =
+  match nth_error i.cost place0 with
+  | Some f ->
+    (match o with
+     | Busy -> busy_ok i f r h k bound
+     | _ -> flow_ok i o f r q levels bound)
+  | None -> false

@@ -93,11 +93,15 @@ module Z :
     Big_int_Z.big_int * Big_int_Z.big_int
 
   val div : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val modulo : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
  end
 
 val hd : 'a1 -> 'a1 list -> 'a1
 
 val nth : int -> 'a1 list -> 'a1 -> 'a1
+
+val nth_error : 'a1 list -> int -> 'a1 option
 
 val rev : 'a1 list -> 'a1 list
 
@@ -551,3 +555,211 @@ val simple : instance -> bool
 val lates_by : instance -> slo list -> state list -> Big_int_Z.big_int
 
 val alone : instance -> goal -> Big_int_Z.big_int
+
+type prices = { c_tok : Big_int_Z.big_int; c_gen : Big_int_Z.big_int;
+                c_dec : Big_int_Z.big_int; c_pre : Big_int_Z.big_int;
+                c_dkv : Big_int_Z.big_int; c_pkv : Big_int_Z.big_int;
+                c_pairs : Big_int_Z.big_int; c_ptok : Big_int_Z.big_int;
+                c_blk : Big_int_Z.big_int; c_pack : Big_int_Z.big_int;
+                packs : Big_int_Z.big_int }
+
+val priced0 : prices -> bool
+
+val room_of : machine -> Big_int_Z.big_int
+
+val packing :
+  machine -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val pack : machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val blocks_of : machine -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val limit : machine -> Big_int_Z.big_int option
+
+val parts_to :
+  machine -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val held_in : machine -> int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val e_of : Big_int_Z.big_int -> bool -> Big_int_Z.big_int
+
+val fixed :
+  machine -> prices -> Big_int_Z.big_int -> bool -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+val moved :
+  prices -> Big_int_Z.big_int -> bool -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+val form :
+  machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
+  Big_int_Z.big_int -> Big_int_Z.big_int
+
+val forms :
+  machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int list
+
+val least : Big_int_Z.big_int list -> Big_int_Z.big_int
+
+val worth :
+  machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+type piece = { from : Big_int_Z.big_int; amount : Big_int_Z.big_int;
+               behind : Big_int_Z.big_int }
+
+type job = { ends : Big_int_Z.big_int; left : piece list }
+
+val counted :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> job list -> Big_int_Z.big_int
+
+val early :
+  Big_int_Z.big_int -> (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+  Big_int_Z.big_int
+
+val merge :
+  (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+  (Big_int_Z.big_int * Big_int_Z.big_int) list ->
+  (Big_int_Z.big_int * Big_int_Z.big_int) list
+
+val rising : (Big_int_Z.big_int * Big_int_Z.big_int) list -> bool
+
+val pairs_of : piece list -> (Big_int_Z.big_int * Big_int_Z.big_int) list
+
+val line : function0 -> prices
+
+val base : function0 -> Big_int_Z.big_int
+
+val extra : function0 -> Big_int_Z.big_int
+
+val own : function0 -> prices
+
+val once : prices
+
+type resource =
+| ByMemory
+| ByPacking of Big_int_Z.big_int
+| ByTokens
+| ByPrefill
+
+val unit_of : resource -> prices
+
+val most_prefill : machine -> Big_int_Z.big_int
+
+val supply_of : machine -> resource -> Big_int_Z.big_int
+
+val blend :
+  Big_int_Z.big_int -> prices -> Big_int_Z.big_int -> prices ->
+  Big_int_Z.big_int -> prices
+
+val room_pre : machine -> Big_int_Z.big_int
+
+val surcharge : machine -> function0 -> Big_int_Z.big_int
+
+val mixed : machine -> function0 -> resource -> prices
+
+type token = { wait : Big_int_Z.big_int; at_known : Big_int_Z.big_int;
+               from_kv : Big_int_Z.big_int }
+
+val grow : int -> Big_int_Z.big_int -> token list -> token list
+
+val following :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> (call * Big_int_Z.big_int) list
+  -> token list
+
+val to_come0 : state -> token list
+
+val span :
+  instance -> (prices * Big_int_Z.big_int) list -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int
+
+val pause_of : bool -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val length_of :
+  instance -> bool -> (prices * Big_int_Z.big_int) list -> token list ->
+  Big_int_Z.big_int
+
+val clock0 :
+  bool -> Big_int_Z.big_int -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
+
+type rated = Big_int_Z.big_int * piece list
+
+val beyond : Big_int_Z.big_int option -> rated -> bool
+
+val newly :
+  Big_int_Z.big_int option -> Big_int_Z.big_int -> (Big_int_Z.big_int * piece
+  list) -> bool
+
+val climb :
+  rated list -> Big_int_Z.big_int option -> Big_int_Z.big_int list ->
+  (Big_int_Z.big_int * Big_int_Z.big_int) list -> Big_int_Z.big_int
+
+val falling : Big_int_Z.big_int list -> bool
+
+val in_order : rated -> bool
+
+val well : instance -> bool
+
+val own_spans : instance -> (prices * Big_int_Z.big_int) list
+
+val tokens_of : state -> token list
+
+val clock_0 : bool -> state -> Big_int_Z.big_int
+
+val placed :
+  instance -> bool -> prices -> Big_int_Z.big_int ->
+  (prices * Big_int_Z.big_int) list -> Big_int_Z.big_int -> Big_int_Z.big_int
+  -> token list -> piece list
+
+val long :
+  instance -> bool -> (prices * Big_int_Z.big_int) list -> state ->
+  Big_int_Z.big_int
+
+val pieces :
+  instance -> bool -> prices -> Big_int_Z.big_int ->
+  (prices * Big_int_Z.big_int) list -> state -> piece list
+
+val resource_ok : machine -> resource -> bool
+
+val work_in : instance -> prices -> Big_int_Z.big_int
+
+val fewest :
+  instance -> resource -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+val fewest_prefills : instance -> Big_int_Z.big_int
+
+val busy_bound :
+  instance -> function0 -> resource -> Big_int_Z.big_int -> Big_int_Z.big_int
+  -> Big_int_Z.big_int
+
+val busy_ok :
+  instance -> function0 -> resource -> Big_int_Z.big_int -> Big_int_Z.big_int
+  -> Big_int_Z.big_int -> bool
+
+val is_flow : objective -> bool
+
+val den_of : instance -> function0 -> resource -> Big_int_Z.big_int
+
+val least_of : instance -> function0 -> resource -> Big_int_Z.big_int
+
+val rated_of :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  state -> Big_int_Z.big_int * piece list
+
+val own_part :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  state -> rated -> Big_int_Z.big_int
+
+val own_parts :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  state list -> rated list -> Big_int_Z.big_int
+
+val flow_ok :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  Big_int_Z.big_int list -> Big_int_Z.big_int -> bool
+
+val shares_ok :
+  instance -> objective -> int -> resource -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int list ->
+  Big_int_Z.big_int -> bool

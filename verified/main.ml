@@ -77,6 +77,11 @@ let alone_bound inst g bound =
   if simple inst && Big_int_Z.le_big_int bound best then "proved " ^ Big_int_Z.string_of_big_int bound ^ " by requests alone"
   else "not proved: alone, requests prove " ^ Big_int_Z.string_of_big_int best
 
+let resource = function
+  | ["memory"] -> ByMemory | ["packing"; k] -> ByPacking (number 1 k) | ["tokens"] -> ByTokens
+  | ["prefill_tokens"] -> ByPrefill
+  | _ -> failwith "resource"
+
 let judge inst slos batches =
   let value (_, o) = match referee inst batches o with
     | None -> "invalid"
@@ -99,6 +104,10 @@ let () =
     | "batch" :: l -> batches := batch (List.length !requests) l :: !batches
     | ["judge"] -> judge (inst ()) (List.rev !slos) (List.rev !batches)
     | "alone" :: bound :: name -> print_endline (alone_bound (inst ()) (goal (List.rev !slos) name) (z bound))
+    | "shares" :: objective :: bound :: place :: r ->
+      let o = List.assoc objective objectives in
+      let proved = Shares.prove (inst ()) o (int_of_string place) (resource r) (z bound) in
+      print_endline (if proved then "proved " ^ bound ^ " by shares" else "not proved by these shares")
     | ["prices"] -> prices := [] :: !prices
     | "row" :: l -> prices := (row l :: List.hd !prices) :: List.tl !prices
     | ["bound"; objective; bound; scale; most] ->

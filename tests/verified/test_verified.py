@@ -15,8 +15,10 @@ import kvbound as kv
 from kvbound import machine_checked
 from kvcore.certificates import Alone, SlotDual, SlotPrices, certify
 from kvcore.certificates.events import Events
+from kvcore.certificates.pairs import Pairs
 from kvcore.certificates.shares import Shares
 from kvcore.rules import RULES
+from library import Library
 from tests.support.build import batch, schedule
 from tests.support.commands import kvbound
 from tests.support.contents import IDLE
@@ -155,6 +157,49 @@ def test_requests_alone_prove_what_they_need_and_the_optimum_at_most():
     assert len(met) >= (8 if ALL else 4)
 
 
+def shares_of(draw, instance):
+    """All of one function of the cost, its fixed part by one thing that is limited."""
+    machine, functions = instance.machine, instance.cost.functions
+    limits = {"memory": machine.memory, "packing": machine.memory, "tokens": machine.batch_tokens}
+    by = [name for name, most in {**limits, "prefill_tokens": machine.prefill_limit}.items() if most is not None]
+    whole = [0] * (len(functions) + 1)
+    whole[draw.randrange(len(functions))] = 1024
+    return Shares(functions=tuple(whole), packs=draw.randint(1, 3), **{draw.choice(by): 1024}) if by else None
+
+
+def test_shares_prove_what_they_did_and_the_optimum_at_most():
+    met = Counter()
+    for seed in range(700 if ALL else 40):
+        draw, instance = random.Random(seed), tiny_instance(seed, requests=2)
+        objective = draw.choice(("busy-time", "total-flow-time", "weighted-flow-time"))
+        proof = shares_of(draw, instance)
+        if proof is None or any(f.tokens_above for f in instance.cost.functions):
+            continue
+        try:
+            optimum, _ = exhaustive_optimum(instance, objective, max_states=300)
+        except TooManyStates:
+            continue
+        with pytest.raises(kv.InvalidCertificate, match="not proved by these shares"):
+            kv.verify_certificate(instance, certify(instance, objective, proof, optimum + 1), proved=True)
+        made = certify(instance, objective, proof)
+        # elsewhere it may prove less: it takes it that KV may be dropped, and counts earlier blocks one by one
+        if objective != "busy-time" and instance.machine.evict and instance.machine.block == 1:
+            assert kv.verify_certificate(instance, made, proved=True) == made.value
+            met["proved"] += 1
+        met[objective] += 1
+    assert len(met) == 4 if ALL else met["proved"]
+
+
+@pytest.mark.parametrize("objective", ["busy-time", "total-flow-time"])
+def test_shares_of_the_library_are_proved(objective):
+    library = Library()
+    record = library.record("identical-n32-I32-O8-M256")
+    instance, made = library.instance(record), library.certificate(record, objective)
+    assert kv.verify_certificate(instance, made, proved=True) == made.value
+    with pytest.raises(kv.InvalidCertificate, match="not proved by these shares"):
+        kv.verify_certificate(instance, certify(instance, objective, made.proof, made.value + 1), proved=True)
+
+
 def test_another_instance_is_refused():
     other = MARS.replace(name="another")
     with pytest.raises(kv.InvalidCertificate, match="it is of another instance"):
@@ -162,9 +207,14 @@ def test_another_instance_is_refused():
 
 
 def test_what_is_not_proved_is_declined():
-    for proof in (Shares(functions=(0, 0)), SlotDual(scale=1, prices=(SlotPrices(),))):
+    for proof in (Pairs(), SlotDual(scale=1, prices=(SlotPrices(),))):
         with pytest.raises(kv.BadInput, match=f"takes no certificate of the kind {proof.kind}"):
             kv.verify_certificate(MARS, certify(MARS, "total-flow-time", proof, 20), proved=True)
+    for functions, more in (((0, 1024), {}), ((1024, 0), {}), ((1024, 0), {"memory": 1, "tokens": 1})):
+        with pytest.raises(kv.BadInput, match="takes shares of one function, without a knee, by one resource"):
+            kv.verify_certificate(
+                MARS, certify(MARS, "total-flow-time", Shares(functions=functions, **more), 20), proved=True
+            )
     with pytest.raises(kv.BadInput, match="not proved with busy-time"):
         kv.verify_certificate(MARS, certify(MARS, "busy-time", Alone(), 1), proved=True)
     with pytest.raises(kv.BadInput, match="not proved with max-flow-time"):
