@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from jinja2 import Template
+from jinja2 import Environment
 
 from heuristics import get_policy
 from hypotheses.search import Claim, Optima, SearchSpace, judge, search
@@ -50,7 +50,7 @@ def _row(policy: str, objective: str, claims: Sequence[Claim | None]) -> Row:
 
 def page() -> str:
     """Return the page about both tables."""
-    template = Template(TEMPLATE.read_text(encoding="utf-8"), trim_blocks=True, keep_trailing_newline=True)
+    template = Environment(trim_blocks=True, keep_trailing_newline=True).from_string(TEMPLATE.read_text("utf-8"))
     return template.render(whole=whole_rows(3), found=rows())
 
 
