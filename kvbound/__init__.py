@@ -34,6 +34,8 @@ def __getattr__(name: str) -> Any:
         from kvbound.cli import hidden
 
         raise ImportError(hidden() or str(error)) from error
+    if hasattr(value, "model_rebuild"):
+        value.model_rebuild()  # else it has no signature before it is first used
     for shown, kind in _NOTEBOOK.items():
         if shown in sys.modules:
             getattr(sys.modules[shown], kind)._repr_html_ = _html
