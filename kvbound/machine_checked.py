@@ -32,7 +32,7 @@ SEARCHED = (Feature.MAKESPAN, Feature.BUSY, Feature.FLOW, Feature.WEIGHTED, Feat
 OBJECTIVES = (*SEARCHED, Feature.LONGEST, Feature.LATE)
 TAKES = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*SEARCHED})
 ALONE = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*OBJECTIVES, Feature.PERCENTILE} - {Feature.BUSY})
-SHARES = Takes(TAKES.features - {Feature.MAKESPAN, Feature.TTFT})
+SHARES = Takes(TAKES.features - {Feature.TTFT})
 ENDS = "a schedule ends at"
 """What the program says of a bound that is false."""
 MOST_STATES = 200_000

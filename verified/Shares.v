@@ -1,7 +1,7 @@
 (* Bounds by shares of time: nothing that a search proposes is believed, for all numbers are arguments.
 
    Busy time is at least the prices of all work and what is fixed, for the fewest batches and the fewest with prefills.
-   A request ends after the mean time of its work, half a batch, and what is after it; weighed, these means are late. *)
+   So is the makespan, from the first arrival on. A request ends after the mean time of its work, half a batch, and what is after it; weighed, these means are late. *)
 Require Import ZArith List Bool Lia Spec Referee Model Check Prices Alone Worth OneMachine Divide Tokens Levels.
 Import ListNotations.
 Open Scope Z_scope.
@@ -211,6 +211,69 @@ Section Busy.
   Qed.
 End Busy.
 
+(* --- Makespan: from the first arrival on there is no gap to gain ---------------------------------------------- *)
+Definition bare s := device s = 0 /\ host s = 0.
+Lemma bare_still M t s a : local M t s a -> bare s -> nout (load_of M s a) = 0 /\ nin (load_of M s a) = 0.
+Proof. intros (_ & _ & _ & _ & _ & _ & G) [A B]. unfold R10, m1, h1 in G. rewrite A, B in G. cbn [load_of nout nin].
+  replace (out a) with 0 by lia. replace (back a) with 0 by lia. now split. Qed.
+Lemma over_bare M E s a t : local M t s a -> (over s <> None -> bare s) -> over (next M E s a) <> None -> bare (next M E s a).
+Proof.
+  intros L H O. pose proof L as (R2 & _ & _ & _ & _ & _ & G). unfold next, bare in *. destruct (Z.eqb_spec (work a) 0) as [W|W].
+  - cbn [over device host] in *. destruct (H O) as [A B]. unfold R10, m2, h2, m1, h1 in *. rewrite A, B in *. lia.
+  - destruct (R2 W) as [X _]. destruct (negb _); [cbn [over] in O; congruence|]. destruct (negb _); [cbn [over] in O; congruence|].
+    destruct (rest s) as [|[c d] r]; [now split|cbn [over] in O; congruence].
+Qed.
+Lemma nexts_bare M E t ss aa : Forall2 (local M t) ss aa -> Forall (fun s => over s <> None -> bare s) ss ->
+  Forall (fun s => over s <> None -> bare s) (nexts M E ss aa).
+Proof. induction 1 as [|s a ss aa L _ IH]; intros F; cbn [nexts]; [constructor|]. inversion F. subst. constructor; [now apply (over_bare M E s a t)|auto]. Qed.
+(* a batch whose requests are bare has work of one that has arrived *)
+Lemma bare_works M t ss aa : Forall2 (local M t) ss aa -> Forall bare ss -> R10_batch (total M ss aa) -> exists s, In s ss /\ over s = None /\ ready s <= t.
+Proof.
+  unfold R10_batch. induction 1 as [|s a ss aa L _ IH]; intros F R; cbn [total] in R; [cbn in R; lia|]. inversion F as [|x y B F2]. subst.
+  cbn [plus ndec npre nout nin] in R. destruct (bare_still M t s a L B) as [N1 N2]. pose proof (count_work M s a) as C.
+  destruct (Z.eqb_spec (work a) 0) as [W|W]; cbn [negb b2z] in C.
+  - destruct (IH F2 ltac:(lia)) as (z & K & O). exists z. split; [now right|exact O].
+  - exists s. split; [now left|]. destruct L as (R2 & _). now apply R2.
+Qed.
+Lemma no_gap I now ss bs zz d : run I now ss bs zz d -> Forall R11 zz -> Forall (fun s => over s <> None -> bare s) ss ->
+  existsb undone ss = true -> now + d <= last_end zz.
+Proof.
+  induction 1 as [now ss|now ss t aa bs zz d T L J D R IH]; intros F B U.
+  - exfalso. apply existsb_exists in U. destruct U as (s & K & U). rewrite Forall_forall in F. specialize (F s K). unfold R11, undone in *.
+    destruct (over s); [discriminate|congruence].
+  - pose proof (nexts_bare (mach I) (t + D) t ss aa L B) as B'. unfold R1 in T. destruct (existsb undone (nexts (mach I) (t + D) ss aa)) eqn:N.
+    + specialize (IH F B' eq_refl). lia.
+    + destruct (nexts_ends _ _ _ _ _ L U N) as (s & K1 & K2). pose proof (run_keeps _ _ _ _ _ _ R s _ K1 K2).
+      assert (d = 0); [|lia]. inversion R as [|n2 s2 t2 aa2 bs2 z2 d2 T2 L2 J2 D2 R2]; subst; [reflexivity|]. exfalso.
+      assert (forall s, In s (nexts (mach I) (t + D) ss aa) -> over s <> None) as OV.
+      { intros x X O. assert (existsb undone (nexts (mach I) (t + D) ss aa) = true); [|congruence]. apply existsb_exists. exists x. split; [exact X|]. unfold undone. now rewrite O. }
+      destruct (bare_works _ _ _ _ L2) as (x & X1 & X2 & _); [|apply J2|now apply (OV x X1)].
+      apply Forall_forall. intros x X. rewrite Forall_forall in B'. apply B'; [exact X|now apply OV].
+Qed.
+Definition earliest I := match requests I with [] => 0 | r :: rs => fold_right (fun r x => Z.min (arrival r) x) (arrival r) rs end.
+Lemma earliest_le I s : In s (initial I) -> earliest I <= ready s.
+Proof.
+  intros K. apply in_map_iff in K. destruct K as (r & <- & K). unfold earliest. cbn [start_of ready]. destruct (requests I) as [|x rs]; [destruct K|].
+  assert (forall rs, fold_right (fun r y => Z.min (arrival r) y) (arrival x) rs <= arrival x) as A by (clear; induction rs; cbn [fold_right]; lia).
+  destruct K as [->|K]; [apply A|]. induction rs as [|y rs IH]; [destruct K|]. cbn [fold_right]. destruct K as [->|K]; [lia|]. specialize (IH K). lia.
+Qed.
+Theorem makespan_certified I f r h k bound : In f (cost I) -> busy_ok I f r h k (bound - earliest I) = true -> initial I <> [] ->
+  forall bs v, valid I bs (Whole Makespan) v -> bound <= v.
+Proof.
+  intros K C NE bs v (zz & d & R & F & ->). pose proof (busy_certified I f r h k K _ C bs d (ex_intro _ zz (ex_intro _ d (conj R (conj F eq_refl))))) as D.
+  change (result (Whole Makespan) zz d) with (last_end zz).
+  assert (Forall bare (initial I)) as B by (apply Forall_forall; intros s S; apply in_map_iff in S; destruct S as (q & <- & _); now split).
+  assert (Forall (fun s => over s <> None -> bare s) (initial I)) as B2 by (eapply Forall_impl; [|exact B]; auto).
+  assert (existsb undone (initial I) = true) as U.
+  { unfold initial in *. destruct (requests I); [now elim NE|reflexivity]. }
+  pose proof (earliest_le I) as EL. enough (earliest I + d <= last_end zz) by lia. inversion R as [|n2 s2 t aa bs2 z2 d2 T L J D2 R2]; subst.
+  - exfalso. apply existsb_exists in U. destruct U as (s & S & U). rewrite Forall_forall in F. specialize (F s S). unfold R11, undone in *.
+    destruct (over s); [discriminate|congruence].
+  - destruct (bare_works _ _ _ _ L B ltac:(apply J)) as (s & S1 & _ & S2). specialize (EL s S1).
+    assert (run I t (initial I) (Batch t aa :: bs2) zz (D2 + d2)) as R3 by (constructor; try assumption; unfold R1; lia).
+    pose proof (no_gap I t _ _ _ _ R3 F B2 U). fold D2. lia.
+Qed.
+
 (* --- Sums of flow times -------------------------------------------------------------------------------------- *)
 Lemma waits_grow n : forall S l, Forall (fun x => 0 <= wait x) l -> Forall (fun x => 0 <= wait x) (grow n S l).
 Proof. induction n as [|n IH]; intros S l F; cbn [grow]; [exact F|]. constructor; [cbn; lia|auto]. Qed.
@@ -306,12 +369,18 @@ Section Flow.
   Qed.
 End Flow.
 
-Definition shares_ok I o place r h k Q levels bound := match nth_error (cost I) place, o with
-  | None, _ => false | Some f, Busy => busy_ok I f r h k bound | Some f, _ => flow_ok I o f r Q levels bound end.
+Definition shares_ok I o place r h k Q levels bound := match nth_error (cost I) place with
+  | None => false
+  | Some f => match o with
+    | Busy => busy_ok I f r h k bound
+    | Makespan => match requests I with [] => false | _ => busy_ok I f r h k (bound - earliest I) end
+    | _ => flow_ok I o f r Q levels bound end end.
 Theorem shares_certified I o place r h k Q levels bound : shares_ok I o place r h k Q levels bound = true ->
   forall schedule v, valid I schedule (Whole o) v -> bound <= v.
 Proof.
   unfold shares_ok. destruct (nth_error (cost I) place) as [f|] eqn:E; [|discriminate]. apply nth_error_In in E.
-  destruct o; try (apply flow_certified; exact E). now apply busy_certified.
+  destruct o; try (apply flow_certified; exact E); [|now apply busy_certified].
+  destruct (requests I) as [|x rs] eqn:N; [discriminate|]. intros C. apply (makespan_certified I f r h k bound E C).
+  unfold initial. rewrite N. discriminate.
 Qed.
 Print Assumptions shares_certified.

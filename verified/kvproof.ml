@@ -2572,6 +2572,13 @@ let busy_ok i f r h k =
     (Z.ltb (Z.mul f.divisor (Z.sub bound Big_int_Z.unit_big_int))
       (busy_bound i f r h k)))
 
+(** val earliest : instance -> Big_int_Z.big_int **)
+
+let earliest i =
+  match i.requests with
+  | [] -> Big_int_Z.zero_big_int
+  | r :: rs -> fold_right (fun r0 x -> Z.min r0.arrival x) r.arrival rs
+
 (** val is_flow : objective -> bool **)
 
 let is_flow = function
@@ -2667,6 +2674,10 @@ let shares_ok i o place0 r h k q levels bound =
   match nth_error i.cost place0 with
   | Some f ->
     (match o with
+     | Makespan ->
+       (match i.requests with
+        | [] -> false
+        | _ :: _ -> busy_ok i f r h k (Z.sub bound (earliest i)))
      | Busy -> busy_ok i f r h k bound
      | _ -> flow_ok i o f r q levels bound)
   | None -> false

@@ -737,6 +737,8 @@ val busy_ok :
   instance -> function0 -> resource -> Big_int_Z.big_int -> Big_int_Z.big_int
   -> Big_int_Z.big_int -> bool
 
+val earliest : instance -> Big_int_Z.big_int
+
 val is_flow : objective -> bool
 
 val den_of : instance -> function0 -> resource -> Big_int_Z.big_int

@@ -22,7 +22,7 @@ let window inst r =
 
 let prove inst o place r bound =
   let zero = zero_big_int and q = power_int_positive_int 2 200 in
-  if o = Busy then let h, k = window inst r in shares_ok inst o place r h k q [] bound
+  if o = Busy || o = Makespan then let h, k = window inst r in shares_ok inst o place r h k q [] bound
   else
     let rates = List.map (fun s -> fst (rated_of inst o (List.nth inst.cost place) r q s)) (initial inst) in
     shares_ok inst o place r zero zero q (List.sort_uniq (fun a b -> compare_big_int b a) rates) bound
