@@ -119,7 +119,7 @@ class ServingEngine(Policy):
         """Return the blocks free or of waiting requests, but of `job`."""
         if plan.free_blocks is None:
             return LIMIT
-        return plan.free_blocks + sum(other.blocks for other in self.kept.values() if other is not job)
+        return plan.free_blocks - plan.growth_without(None, 0, (k for k in self.kept.values() if k is not job))
 
     def take(self, job: Job, tokens: int, plan: Plan) -> None:
         """Let a request process `tokens`, if need be in waiting ones' memory."""
