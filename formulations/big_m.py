@@ -403,11 +403,8 @@ class BigM(Letters):
     def warm_start(self, trace: Trace) -> bool:
         """Give every variable its value in a refereed schedule; False if the model does not contain it.
 
-        With contents it is not tried. It is started early (but for TPOT), and identical requests end in order (not with
-        `as_is`).
+        It is started early (but for TPOT), and identical requests end in order (not with `as_is`).
         """
-        if self.instance.contents:
-            return False
         early = trace if self.paced else start_early(self.instance, trace.schedule.batches)
         return set_values(self, early)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyomo.environ as pyo
@@ -124,18 +125,20 @@ class _Values:
         drop, out, back = (moves[kind] for kind in MOVES)
         dropped_host = min(before["h"], drop)
         dropped = drop - dropped_host
-        resident, h = before["m"] - dropped - out + back, before["h"] - dropped_host + out - back
+        left, h, reused = before["m"] - dropped - out + back, before["h"] - dropped_host + out - back, moves["reuse"]
+        resident = left + reused
         c, works = (step.tokens, 1) if step else (0, 0)
         g, decodes = (int(step.generated), int(step.phase == "decode")) if step else (0, 0)
         fresh = int(works and resident == 0)
         generated = before["generated"] + g
         m = 0 if generated == request.request.output else resident + c
-        state = State(drop=drop > 0, drop_all=drop > 0 and resident + h == 0, drop_device=dropped > 0)
+        state = State(drop=drop > 0, drop_all=drop > 0 and left + h == 0, drop_device=dropped > 0)
         state.update(dropped=dropped, dropped_host=dropped_host, swapped_out=out, swapped_in=back, h=h, host=h > 0)
         state.update(swap_out=out > 0, swap_in=back > 0, g=g, generated=generated, w=works, c=c, m=m, fresh=fresh)
         state.update(extends=works - decodes - fresh, hold=m + h > 0, swap_chosen=moves["swap_chosen"])
         state.update(blocks_held=self.program.machine.blocks(resident + c), decodes=decodes)
         state.update(decode_kv=decodes * resident, prefill_kv=(works - decodes) * resident)
+        state.update(reused=reused, reuse=reused > 0, begins=reused > 0 and left + h == 0, processed=resident + c)
         state.update(read=resident, prefill_pairs=(works - decodes) * (c * c + 2 * c * resident))
         return state
 
@@ -146,6 +149,35 @@ class _Values:
         self.fill("phase", lambda j: any(states[j]["decodes"] for states in self.states))
         self.fill("y", lambda i, q, j: self.states[i][j]["generated"] >= q)
         self.fill("begun", self._begun)
+        if self.program.instance.contents:
+            self.set_contents()
+
+    def set_contents(self) -> None:
+        contents, block = self.program.contents, self.program.machine.block
+        forgets = dict(zip(self.place, (batch.forget for batch in self.trace.expanded().batches), strict=True))
+        there = dict.fromkeys(((id, 0) for id in contents.sizes), 0)
+        for j in self.program.batches:
+            for id in contents.sizes:
+                there[id, j] = there[id, j - 1] - forgets.get(j, {}).get(id, 0)
+            for i, path in contents.paths.items():
+                for id, k in path[: self.states[i][j]["processed"] // block]:
+                    there[id, j] = max(there[id, j], k)
+
+        def stayed(i: int, j: int) -> bool:
+            before = sum(k <= there[id, j - 1] for id, k in contents.paths[i])
+            return self.states[i][j]["reuse"] > 0 and self.states[i][j]["read"] <= block * before
+
+        def from_other(i: int, o: int, j: int, *, makes: bool) -> bool:
+            mine, other = self.states[i][j], self.states[o][j]
+            least, most = (other["read"] + 1, other["processed"]) if makes else (1, other["read"] - other["reused"])
+            return mine["reuse"] > 0 and least <= mine["read"] <= min(most, contents.common(i, o))
+
+        self.fill("has", lambda i, p, j: self.states[i][j]["processed"] >= p * block)
+        self.fill("there", lambda id, k, j: k <= there[id, j])
+        self.fill("whole", lambda i, j: min(self.states[i][j]["read"] // block, len(contents.paths[i])))
+        self.fill("stayed", stayed)
+        self.fill("made", partial(from_other, makes=True))
+        self.fill("back", partial(from_other, makes=False))
 
     def _used(self, j: int) -> bool:
         """Where slots may idle, swaps that calls order do not count."""

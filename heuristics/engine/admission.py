@@ -14,13 +14,16 @@ Then the device is empty, and each request fits alone. Host memory has a banker 
 swap has reserved the room from its first work on, its claim is the largest coming swap, and it gives all back at the
 end of its last segment. So the host never blocks a release. QED
 
+Contents that several hold count once: the last of them gives them back, and nobody needs more. Where the machine does
+not pause, each counts them.
+
 Where the machine does not pause, running requests cannot be stopped. A request may join if all of them and it can go on
 to the ends of their segments, token by token, within the memory, and if the state at each end is safe. Memory peaks
 where a segment ends. A chunked prefill counts with the peak of its segment throughout. Without `hybrid` as well,
 requests that prefill together must complete together, and a prefill in parts runs alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from heuristics.engine.demand import Demand
@@ -28,11 +31,27 @@ from heuristics.engine.job import Job
 from kvcore.instance import Machine
 
 Holding = tuple[int, int]  # what a request holds, and its claim, up to which that may grow before all comes back
+Held = tuple[tuple[str, int], ...]  # what it holds of contents: blocks by node
 
 
-def is_safe(capacity: int, holdings: Iterable[Holding]) -> bool:
-    """Whether all holders can reach their claims one after another: O(n log n)."""
-    needs = sorted((claim - held, held) for held, claim in holdings)
+def twice(paths: Sequence[Held]) -> list[int]:
+    """Return how many blocks of each the later ones hold, too."""
+    later, found = dict[str, int](), list[int]()
+    for path in reversed(paths):
+        found.append(sum(min(blocks, later.get(node, 0)) for node, blocks in path))
+        for node, blocks in path:
+            later[node] = max(blocks, later.get(node, 0))
+    return found[::-1]
+
+
+def is_safe(capacity: int, holdings: Iterable[Holding], paths: Iterable[Held] | None = None) -> bool:
+    """Whether all holders can reach their claims one after another: O(n log n); `paths` count once."""
+    if paths is None:
+        needs = sorted((claim - held, held) for held, claim in holdings)
+    else:
+        order = sorted((claim - held, held, path) for (held, claim), path in zip(holdings, paths, strict=True))
+        kept = twice([path for _, _, path in order])
+        needs = [(need, held - more) for (need, held, _), more in zip(order, kept, strict=True)]
     free = capacity - sum(held for _, held in needs)
     for need, held in needs:
         if need > free:
@@ -44,19 +63,22 @@ def is_safe(capacity: int, holdings: Iterable[Holding]) -> bool:
 class Banker:
     """A safe state of one resource, and the test whether a growth keeps it safe: O(n log n)."""
 
-    def __init__(self, capacity: int, holdings: dict[int, Holding]) -> None:
-        self._capacity, self._holdings = capacity, holdings
+    def __init__(self, capacity: int, holdings: dict[int, Holding], paths: dict[int, Held] | None = None) -> None:
+        self._capacity, self._holdings, self._paths = capacity, holdings, paths
 
-    def admits(self, i: int, growth: int, claim: int) -> bool:
-        """Whether the state stays safe if `i` grows by `growth` towards `claim`."""
-        held = self._holdings.get(i, (0, claim))[0]
-        return growth <= 0 or is_safe(self._capacity, (self._holdings | {i: (held + growth, claim)}).values())
+    def admits(self, i: int, growth: int, claim: int, path: Held = ()) -> bool:
+        """Whether the state stays safe if `i` grows by `growth` towards `claim`, and then holds `path`."""
+        after = self._holdings | {i: (self._holdings.get(i, (0, claim))[0] + growth, claim)}
+        paths = None if self._paths is None else [path if k == i else self._paths[k] for k in after]
+        return growth <= 0 or is_safe(self._capacity, after.values(), paths)
 
-    def grow(self, i: int, growth: int, claim: int) -> None:
+    def grow(self, i: int, growth: int, claim: int, path: Held = ()) -> None:
         """Let `i` grow (or shrink) towards `claim`."""
         held = self._holdings.pop(i, (0, claim))[0] + growth
         if held:
             self._holdings[i] = (held, claim)
+        if self._paths is not None:
+            self._paths[i] = path
 
 
 class RunningRequest(NamedTuple):
@@ -125,7 +147,8 @@ class NonPreemptiveBanker:
 class Admission:
     """The test for one batch: `admits` asks, `take` says which request works.
 
-    `free` is in blocks (None: no limit); `taken` are the requests taken so far with their tokens.
+    `free` is in blocks (None: no limit); `taken` are the requests taken so far with their tokens. `paths` says what
+    requests hold of contents, if that counts once.
     """
 
     def __init__(
@@ -135,15 +158,19 @@ class Admission:
         jobs: Sequence[Job],
         free: int | None,
         taken: Sequence[tuple[Job, int]],
+        paths: Callable[[Sequence[Job]], list[Held] | None],
     ) -> None:
         self._machine = machine
         self._demands = demands
         self._free = free
-        holdings = {job.index: (held, self._claim(job)) for job in jobs if (held := job.blocks)}
+        holders = [job for job in jobs if job.blocks]
+        holdings = {job.index: (job.blocks, self._claim(job)) for job in holders}
         self._device: Banker | NonPreemptiveBanker | None = None
         if machine.block_limit is not None:
             if machine.pause:
-                self._device = Banker(machine.block_limit, holdings)
+                held = paths(holders)
+                by_index = None if held is None else dict(zip(holdings, held, strict=True))
+                self._device = Banker(machine.block_limit, holdings, by_index)
             else:
                 self._device = NonPreemptiveBanker(machine.block_limit, machine.block, holdings)
                 for job, tokens in taken:
@@ -163,12 +190,15 @@ class Admission:
 
     def segment_fits(self, job: Job) -> bool:
         """Whether the peak of its segment fits beside what the others hold."""
-        return self._free is None or self._demands[job.index].end_blocks[job.segment] - job.blocks <= self._free
+        if self._free is None:
+            return True
+        least = self._demands[job.index].end_blocks[job.segment] - job.blocks
+        return least <= self._free or least - job.spared(job.device + job.host + job.found) <= self._free
 
     def admits(self, job: Job, tokens: int) -> bool:
         """Whether a request, whose segment fits, may process `tokens` so that all can still finish."""
         if isinstance(self._device, Banker):
-            if not self._device.admits(job.index, job.growth(tokens), self._claim(job)):
+            if not self._device.admits(job.index, *self._grown(job, tokens)):
                 return False
         elif self._device is not None and not self._device.admits(job.index, self._runner(job, tokens)):
             return False
@@ -182,13 +212,18 @@ class Admission:
         reserved = self._host_growth(job)
         if reserved and self._machine.host_memory is not None:
             self._host().grow(job.index, reserved, self._host_claim(job))
-        growth = job.growth(tokens)
         if isinstance(self._device, NonPreemptiveBanker):
             self._device.add(job.index, self._runner(job, tokens))
-        elif growth and self._device is not None:
-            self._device.grow(job.index, growth, self._claim(job))
+        elif self._device is not None:
+            self._device.grow(job.index, *self._grown(job, tokens))
         if self._free is not None:
-            self._free -= growth
+            self._free -= job.growth(tokens)
+
+    def _grown(self, job: Job, tokens: int) -> tuple[int, int, Held]:
+        after = job.device + job.host + job.found + tokens
+        blocks = after // self._machine.block
+        path = tuple((part.node, part.of(blocks)) for part in job.path)
+        return self._machine.blocks(after) - job.blocks, self._claim(job), path
 
     def _claim(self, job: Job) -> int:
         return self._demands[job.index].release_blocks[job.segment]

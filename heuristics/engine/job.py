@@ -29,7 +29,7 @@ class Job:
     """
 
     __slots__ = ("_demand", "_effort", "_effort_of", "_execution", "_held", "_state", "arrival", "finds", "id", "index",
-                 "max_new", "path", "prompt", "slo", "weight")  # fmt: skip
+                 "max_new", "path", "prompt", "slo", "spares", "weight")  # fmt: skip
 
     def __init__(self, execution: StreamExecution, state: RequestState, demand: Demand | None) -> None:
         request = state.request
@@ -38,6 +38,7 @@ class Job:
         self._demand = demand
         self._held: tuple[int, int, int] | None = None  # device, host, blocks that the plan leaves it
         self.finds: Callable[[Job], int] | None = None
+        self.spares: Callable[[Job, int], int] | None = None
         self._effort = Effort(0, 0)
         self._effort_of: tuple[int, int, int] | None = None
         self.id: str = request.id
@@ -102,7 +103,12 @@ class Job:
         state = self._state
         if self._held is None and state.joined < 0 and self.finds is None and not self.path:  # at rest
             return self._execution.machine.blocks(state.device + state.host + tokens) - state.blocks
-        return self._execution.machine.blocks(self.device + self.host + self.found + tokens) - self.blocks
+        after = self.device + self.host + self.found + tokens
+        return self._execution.machine.blocks(after) - self.blocks - self.spared(after)
+
+    def spared(self, after: int) -> int:
+        """Return how many blocks that others hold it has with so many tokens, less now."""
+        return 0 if self.spares is None else self.spares(self, after)
 
     @property
     def segment(self) -> int:

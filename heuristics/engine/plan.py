@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
-from heuristics.engine.admission import Admission
+from heuristics.engine.admission import Admission, Held
 from heuristics.engine.demand import Demand
 from heuristics.engine.job import Job, NotKnown
 from heuristics.engine.sharing import Sharing
@@ -53,8 +53,8 @@ class Plan:
         self._sharing = sharing
         if sharing is not None:
             sharing.begin(view.now)
-            if machine.block_limit is not None:
-                self.free_blocks = machine.block_limit - sum(job.blocks for job in view.present)
+            if self.free_blocks is not None:
+                self.free_blocks += execution.resident.retained
         self.free_host = None if machine.host_memory is None else machine.host_memory - execution.host
         self.chunked = machine.chunked
         self.hybrid = machine.hybrid
@@ -169,6 +169,17 @@ class Plan:
     def fits(self, job: Job, tokens: int) -> bool:
         """Whether the device has blocks for `tokens` more of the request, KV on the host included."""
         return self.free_blocks is None or job.growth(tokens) <= self.free_blocks
+
+    def growth_without(self, job: Job | None, tokens: int, others: Iterable[Job]) -> int:
+        """Return the blocks that the request lacks to process `tokens` (None: 0) beyond what these give back."""
+        if self._sharing is None:
+            return (0 if job is None else job.growth(tokens)) - sum(other.blocks for other in others)
+        after = {} if job is None else {job: job.device + job.host + job.found + tokens}
+        return self._sharing.more(dict.fromkeys(others, 0) | after)
+
+    def paths(self, jobs: Sequence[Job]) -> list[Held] | None:
+        """Return what each holds of contents, by node; None where nothing counts as shared."""
+        return None if self._sharing is None else [self._sharing.path(job) for job in jobs]
 
     def take(self, job: Job, tokens: int | None = None) -> None:
         """Let the request process `tokens` (None: what the budgets leave), after KV on the host is back.
@@ -323,8 +334,9 @@ class Plan:
 
     def _hold(self, job: Job, device: int, host: int, growth: int = 0) -> None:
         blocks = self.machine.blocks(device + growth)
+        spared = 0 if self._sharing is None else self._sharing.hold(job, device + growth)
         if self.free_blocks is not None:
-            self.free_blocks -= blocks - job.blocks
+            self.free_blocks -= blocks - job.blocks - spared
         job.hold(device, host, blocks)
         self._touched.append(job)
 
@@ -343,6 +355,6 @@ class Plan:
     def _test(self) -> Admission:
         if self._admission is None:
             self._admission = Admission(
-                self.machine, self.true_demands, self._view.jobs, self.free_blocks, self._taken
+                self.machine, self.true_demands, self._view.jobs, self.free_blocks, self._taken, self.paths
             )  # fmt: skip
         return self._admission

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from heuristics.engine.admission import Holding, is_safe
+from heuristics.engine.admission import Held, Holding, is_safe, twice
 from heuristics.engine.job import Job
 from heuristics.engine.plan import Plan
 from heuristics.engine.policy import LAID, Policy
@@ -62,31 +63,40 @@ class Ranked(Policy):
         if limit is None:
             return LIMIT
         decodes, resting = list[tuple[int, int, int]](), list[Holding]()
-        for job in view.jobs:
+        working = [job for job in view.jobs if job.id in plan.work]
+        holding = [job for job in view.jobs if job.id not in plan.work and job.blocks]
+        for job in (*working, *holding):
             demand, segment = plan.true_demands[job.index], job.segment
             if job.id in plan.work:
                 decodes.append((job.device, demand.end[segment], demand.release_blocks[segment]))
-            elif job.blocks:
+            else:
                 resting.append((job.blocks, demand.release_blocks[segment]))
-        return 1 + safe_batches(limit, machine.block, decodes, resting)
+        return 1 + safe_batches(limit, machine.block, decodes, resting, plan.paths((*working, *holding)))
 
 
-def safe_batches(capacity: int, block: int, decodes: list[tuple[int, int, int]], others: list[Holding]) -> int:
+def safe_batches(
+    capacity: int,
+    block: int,
+    decodes: list[tuple[int, int, int]],
+    others: list[Holding],
+    paths: Sequence[Held] | None = None,
+) -> int:
     """Return for how many batches the decodes can go on together, beside what others hold, so that it stays safe.
 
     Of each decode: tokens now and at the segment's end, and claim in blocks. At most up to the first end; with blocks
-    of one token the largest such number if the segments decide, otherwise at most a factor of two below it.
+    of one token the largest such number if the segments decide, otherwise at most a factor of two below it. `paths`,
+    of decodes and others, count once.
     """
     if not decodes:
         return LIMIT
-    kept = sum(held for held, _ in others)
+    kept = sum(held for held, _ in others) - sum(twice(paths or ()))
 
     def is_safe_after(batches: int) -> bool:
         held = [-(-(tokens + batches) // block) for tokens, _, _ in decodes]
         free = capacity - sum(held) - kept
         fits = all(-(-end // block) - now <= free for now, (_, end, _) in zip(held, decodes, strict=True))
         claims = (claim for _, _, claim in decodes)
-        return fits and is_safe(capacity, [*zip(held, claims, strict=True), *others])
+        return fits and is_safe(capacity, [*zip(held, claims, strict=True), *others], paths)
 
     most = min(end - tokens for tokens, end, _ in decodes)
     lacking = max(end - tokens for tokens, end, _ in decodes) + sum(tokens for tokens, _, _ in decodes) + kept * block

@@ -269,8 +269,6 @@ class _Simulation:
         if not self.execution.streams or self.execution.runs[-1].features.any_prefill:
             return 0  # a prefill's last token alone, which the rules call a decode, is none that goes on
         most = self.ask(self.policy.steady, view, plan) - 1
-        if self.sharing is not None and most > 0:
-            most = self.sharing.steps(most)
         return self.stretch(plan.work, most, self.next_event()) if most > 0 else 0
 
     def drain(self) -> Iterator[Batch]:

@@ -120,8 +120,9 @@ class ServingEngine(Policy):
         """Return the blocks free or of waiting requests, but of `job`."""
         if plan.free_blocks is None:
             return LIMIT
-        kept = sum(other.blocks for other in self.kept.values() if other is not job) if self.kept else 0
-        return plan.free_blocks + kept
+        if not self.kept:
+            return plan.free_blocks
+        return plan.free_blocks - plan.growth_without(None, 0, (k for k in self.kept.values() if k is not job))
 
     def take(self, job: Job, tokens: int, plan: Plan) -> None:
         """Let a request process `tokens`, if need be in waiting ones' memory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from heapq import nlargest
 from typing import NamedTuple
 
 from heuristics.engine.job import Job
@@ -24,9 +24,9 @@ class Foresight(NamedTuple):
 class Sharing:
     """What requests find, and what a run forgets.
 
-    A request reuses what is resident; without KV it waits while another processes its next block. A policy counts
-    memory as if nothing were shared. What nobody holds is forgotten where a block lacks, the next asked for last, then
-    the last used.
+    A request reuses what is resident; without KV it waits while another processes its next block. Memory counts once
+    what several hold. What nobody holds counts as free, and is forgotten where a block lacks, the next asked for last,
+    then the last used.
     """
 
     def __init__(self, execution: StreamExecution, jobs: Sequence[Job], foresight: Foresight | None) -> None:
@@ -39,7 +39,7 @@ class Sharing:
         for job in jobs:
             for part in job.path:
                 self.users[part.node].append((job, part))
-            job.finds = self.found
+            job.finds, job.spares = self.found, self.spares
         self.begin(0)
 
     def begin(self, now: int) -> None:
@@ -47,6 +47,9 @@ class Sharing:
         self.now = now
         self.taken = set[int]()
         self.made = dict[str, int]()  # blocks completed in this batch
+        self.held = dict[int, int]()  # full blocks that it leaves requests, by index
+        self._changed = {node: dict[int, int]() for node in self.users}
+        self._most = dict[str, list[tuple[int, int]]]()
 
     def take(self, job: Job, tokens: int) -> None:
         """Note work up to `tokens`."""
@@ -70,17 +73,52 @@ class Sharing:
                 break
         return there
 
-    def steps(self, most: int) -> int:
-        """Return for how many batches decodes fit the policy's memory."""
-        limit, stream = self.machine.block_limit, self.execution.stream
-        if limit is None or not len(stream):
-            return most
-        free, most = limit - sum(job.blocks for job in self.jobs.values()), min(most, stream.until_end())
-        for step, growth in enumerate(islice(stream.growths(), most)):
-            free -= growth
-            if free < 0:
-                return step
-        return most
+    # --- memory --------------------------------------------------------------------------------------------------
+
+    def hold(self, job: Job, tokens: int) -> int:
+        """Let the batch leave a request so many tokens; return how many blocks of others it holds then, less now."""
+        spared, before, after = self.spares(job, tokens), self._held(job), tokens // self.machine.block
+        self.held[job.index] = after
+        for part in job.path if before != after else ():
+            self._changed[part.node][job.index] = part.of(after)
+            self._most.pop(part.node, None)
+        return spared
+
+    def spares(self, job: Job, tokens: int) -> int:
+        """Return how many blocks that others hold a request has with so many tokens, less now."""
+        before, after = self._held(job), tokens // self.machine.block
+        more = 0
+        for part in job.path if before != after else ():
+            others = next((blocks for blocks, i in self._two_most(part.node) if i != job.index), 0)
+            more += min(part.of(after), others) - min(part.of(before), others)
+        return more
+
+    def more(self, after: Mapping[Job, int]) -> int:
+        """Return how many more blocks are held once these hold so many tokens."""
+        more, holders = 0, dict[str, dict[int, int]]()
+        for job, tokens in after.items():
+            more += self._private(job, tokens) - job.blocks + sum(part.of(self._held(job)) for part in job.path)
+            for part in job.path:
+                holders.setdefault(part.node, {})[job.index] = part.of(tokens // self.machine.block)
+        for node, then in holders.items():
+            now = self._holders(node)
+            more += max((now | then).values()) - max(now.values(), default=0)
+        return more
+
+    def path(self, job: Job) -> tuple[tuple[str, int], ...]:
+        """Return the nodes of which a request holds blocks, and their number."""
+        return tuple((part.node, blocks) for part in job.path if (blocks := part.of(self._held(job))))
+
+    def _held(self, job: Job) -> int:
+        return self.held.get(job.index, job.tokens // self.machine.block)
+
+    def _holders(self, node: str) -> dict[int, int]:
+        return self.resident.holders[node] | self._changed[node]
+
+    def _two_most(self, node: str) -> list[tuple[int, int]]:
+        if node not in self._most:
+            self._most[node] = nlargest(2, ((blocks, i) for i, blocks in self._holders(node).items()))
+        return self._most[node]
 
     # --- waiting -------------------------------------------------------------------------------------------------
 
@@ -114,8 +152,8 @@ class Sharing:
         if over <= 0:
             return False
         kept = {part.node: part.of(there) for part in job.path}
-        gone = self._victims(over, kept, {}, job)
-        soon = min((self._next_use(node, first, {}, job) for node, (first, _) in gone.items()), default=LIMIT)
+        gone = self._victims(over, kept, job)
+        soon = min((self._next_use(node, first, job) for node, (first, _) in gone.items()), default=LIMIT)
         tokens = sum(blocks for _, blocks in gone.values()) * self.machine.block
         work = self.execution.cost.duration(Features(busy=1, any_prefill=1, tokens=tokens, prefill_requests=1))
         return self.now < soon <= self.now + patience * work
@@ -126,25 +164,18 @@ class Sharing:
         """Return what to forget for a batch."""
         if (limit := self.machine.block_limit) is None:
             return {}
-        block, blocks, held = self.machine.block, self.execution.blocks, dict[int, int]()
+        blocks = self.execution.blocks
         for id in {*work, *moved}:
             job = self.jobs[id]
-            after = job.device + work.get(id, 0)
-            blocks += self._private(job, after) - self._private(job, job.tokens)
-            held[job.index] = after // block
-        completed = self.resident.with_blocks(held.items())
+            blocks += self._private(job, job.device + work.get(id, 0)) - self._private(job, job.tokens)
+        completed = self.resident.with_blocks(self.held.items())
         over = blocks + self.resident.more(completed) - limit
-        return {node: count for node, (_, count) in self._victims(over, {}, held, None).items()}
+        return {node: count for node, (_, count) in self._victims(over, {}, None).items()}
 
     def _private(self, job: Job, tokens: int) -> int:
         return self.machine.blocks(tokens) - min(tokens // self.machine.block, sum(part.blocks for part in job.path))
 
-    def _held(self, job: Job, held: Mapping[int, int]) -> int:
-        return held.get(job.index, job.device // self.machine.block)
-
-    def _victims(
-        self, over: int, kept: Mapping[str, int], held: Mapping[int, int], asking: Job | None
-    ) -> dict[str, tuple[int, int]]:
+    def _victims(self, over: int, kept: Mapping[str, int], asking: Job | None) -> dict[str, tuple[int, int]]:
         # by node: the first block that goes, and how many go
         left = {node: blocks for node, blocks in self.resident.blocks.items() if blocks}
         least: dict[str, int] = {}
@@ -154,13 +185,9 @@ class Sharing:
             best: tuple[tuple[int, int], str] | None = None
             for node in left.keys() - inner:
                 if node not in least:
-                    holders = (part.of(self._held(job, held)) for job, part in self.users[node] if not job.done)
-                    least[node] = max((kept.get(node, 0), *holders))
+                    least[node] = max(kept.get(node, 0), *self._holders(node).values(), 0)
                 if left[node] > least[node]:
-                    rank = (
-                        self._next_use(node, left[node], held, asking),
-                        -max(job.last for job, _ in self.users[node]),
-                    )
+                    rank = self._next_use(node, left[node], asking), -max(job.last for job, _ in self.users[node])
                     best = max(best or (rank, node), (rank, node))
             if best is None:
                 break
@@ -173,14 +200,14 @@ class Sharing:
                 del left[node]
         return gone
 
-    def _next_use(self, node: str, blocks: int, held: Mapping[int, int], asking: Job | None) -> int:
+    def _next_use(self, node: str, blocks: int, asking: Job | None) -> int:
         return min(
             (
                 self.now if job.arrival <= self.now else job.arrival
                 for job, part in self.users[node]
                 if part.blocks >= blocks and job is not asking and not job.done
                 and (job.arrival <= self.now or self.foresight is not None)
-                and self._held(job, held) < part.before + blocks
+                and self._held(job) < part.before + blocks
             ),
             default=LIMIT,
         )  # fmt: skip

@@ -232,6 +232,10 @@ class Unified(Policy):
         held = ((blocks(job.device + work.get(job.id, 0)), most) for job, most in reserved)
         return plan.free_blocks - sum(max(0, blocks(most) - now) for now, most in held)
 
+    def lacks(self, job: Job, tokens: int, most: int) -> int:
+        """Return the blocks that it lacks to hold `most`, once others' are its own with the next `tokens`."""
+        return self.machine.blocks(most) - job.blocks - job.spared(job.device + job.host + job.found + tokens)
+
     def _promise(self, job: Job) -> int:
         job, most = self.reserved.get(job.index, (job, 0))
         return max(0, self.machine.blocks(most) - job.blocks)
@@ -275,9 +279,9 @@ class Unified(Policy):
                 yield other
 
     def _would_fit(self, job: Job, tokens: int, running: Sequence[Job], plan: Plan) -> bool:
-        after = takewhile(lambda other: other is not job, self.evictable(running, plan))
-        released = sum(other.blocks + self._promise(other) for other in after)
-        return job.growth(tokens) <= self.available(plan) + self._promise(job) + released
+        after = [*takewhile(lambda other: other is not job, self.evictable(running, plan))]
+        promised = self._promise(job) + sum(map(self._promise, after))
+        return plan.growth_without(job, tokens, after) <= self.available(plan) + promised
 
     def may_evict(self, job: Job) -> bool:
         """Whether the rules let its KV be dropped (R8, R9)."""
@@ -293,7 +297,7 @@ class Unified(Policy):
                 break
             tokens = plan.chunk(job)
             most = self.reserve(job, tokens) if tokens else 0
-            if not tokens or self.machine.blocks(most) - job.blocks > self.available(plan):
+            if not tokens or self.lacks(job, tokens, most) > self.available(plan):
                 break
             if not self.joins(job, tokens, plan):
                 break

@@ -61,12 +61,12 @@ class Deadline(Knee):
 
     def work_of(self, at: Array) -> tuple[Step, Array, Array]:
         """Return the next step, the tokens left, and the order: the largest age + T a token first."""
-        device, host, missing, _ = self.state[:, at]
+        device, host, missing, _ = self.state[:4, at]
         left, age, shared = self._slack(at)
         return Step(device + host, missing, (missing == 1) & (device + host > 0)), left, -age - shared * left
 
     def _slack(self, at: Array) -> tuple[Array, Array, float]:
-        device, host, missing, left = self.state[:, at]
+        device, host, missing, left = self.state[:4, at]
         step = Step(device + host + missing - 1, np.ones(len(at)), np.ones(len(at), bool))
         age = self.now + self.after[1, at]
         if self.factors is not None:
@@ -80,7 +80,7 @@ class Deadline(Knee):
         return self.marginal.step(Step(*(part[:most] for part in step)))
 
     def best_prefix(self, at: Array, holds: int, plan: Plan) -> tuple[Array, int]:
-        device, host, missing, _ = self.state[:, at]
+        device, host, missing, _ = self.state[:4, at]
         known = device + host + missing
         left, age, shared = self._slack(at)
         step = Step(known - 1, np.ones(len(at)), np.ones(len(at), bool))
@@ -88,7 +88,7 @@ class Deadline(Knee):
         order = np.lexsort((at, -age - shared * left))
         if plan.free_blocks is not None:
             block = self.machine.block
-            growth = -(-known // block) + device // -block
+            growth = -(-known // block) + device // -block - self.state[4, at]
             coming = (missing + self.state[3, at] - 1)[:holds].sum() / block
             order = order[(order < holds) | (np.cumsum(growth[order]) + HEADROOM * coming <= plan.free_blocks)]
         if not len(order):

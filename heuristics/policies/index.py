@@ -130,7 +130,8 @@ class Index(Unified):
         self.tick = float(view.tick_seconds)
         self.began: int | None = None
         self.lost = 0.0  # ticks of batches without those that may join
-        self.state = np.zeros((4, 64))  # by index: tokens on the device, on the host, missing, to generate
+        # by index: tokens on the device, on the host, missing, to generate, and blocks that others hold
+        self.state = np.zeros((5, 64))
         self.after = np.zeros((len(view.cost.functions), 64))  # work after the segment
         self.jobs: dict[int, Job] = {}
         self._stale: list[Job] = []  # whose rows of the state are to be read anew
@@ -161,7 +162,8 @@ class Index(Unified):
         if job.index >= self.state.shape[1]:
             wider = ((0, 0), (0, job.index))
             self.state, self.after = np.pad(self.state, wider), np.pad(self.after, wider)
-        self.state[:, job.index] = job.device, job.host + job.found, job.missing, job.remaining
+        self.state[:4, job.index] = job.device, job.host + job.found, job.missing, job.remaining
+        self.state[4, job.index] = job.spared(job.known)
         self.after[:, job.index] = self._after(job)
 
     def _after(self, job: Job) -> Array:
@@ -213,7 +215,7 @@ class Index(Unified):
 
     def work_of(self, at: Array) -> tuple[Step, Array, Array]:
         """Return the next step of requests (by index), the tokens left to generate, and R."""
-        device, host, missing, left = self.state[:, at]
+        device, host, missing, left = self.state[:4, at]
         step = Step(device + host, missing, (missing == 1) & (device + host > 0))
         work = (self.marginal.left(step, left) + self.after[:, at]).max(axis=0)
         return step, left, work if self.factors is None else work * self.factors[at]
@@ -224,7 +226,7 @@ class Index(Unified):
 
     def _make_room(self, job: Job, tokens: int, after: Sequence[Job], plan: Plan) -> None:
         victims = list(self.evictable(after, plan))
-        if job.growth(tokens) <= self.available(plan) + sum(victim.blocks for victim in victims):
+        if plan.growth_without(job, tokens, victims) <= self.available(plan):
             for victim in victims:
                 if plan.fits(job, tokens):
                     return
@@ -243,7 +245,7 @@ class Index(Unified):
         waits = order >= holds
         if plan.free_blocks is not None and waits.any():
             block = self.machine.block
-            growth = -(-(step.resident + missing) // block) + device // -block
+            growth = -(-(step.resident + missing) // block) + device // -block - self.state[4, at]
             coming = (missing + left - 1)[:holds].sum() / block
             lacks = waits & (np.cumsum(growth[order]) + HEADROOM * coming > plan.free_blocks)
             may = ~(waits & np.logical_or.accumulate(lacks))

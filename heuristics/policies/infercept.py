@@ -152,7 +152,8 @@ class InferceptBase(Unified):
         """Return its further tokens that the free blocks take."""
         if plan.free_blocks is None:
             return LIMIT
-        return (job.blocks + plan.free_blocks) * self.machine.block - job.device
+        held = job.device + job.found
+        return (job.blocks + job.spared(held) + plan.free_blocks) * self.machine.block - held
 
     # --- work ----------------------------------------------------------------------------------------------------
 

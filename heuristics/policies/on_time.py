@@ -179,7 +179,7 @@ class OnTime(Knee):
         return there[: max(0, min(plan.tokens_left, plan.requests_left))]
 
     def _row(self, at: Array) -> Row:
-        device, host, missing, left = self.state[:, at]
+        device, host, missing, left = self.state[:4, at]
         left = left + self.after[0, at]
         decodes = (missing == 1) & (device + host > 0)
         first_due, end_due, rest, first = self.due[:, at]

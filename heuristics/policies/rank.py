@@ -93,13 +93,14 @@ class PreemptiveOrder(Unified):
         if not tokens:
             return False
         most = self.reserve(job, tokens)
-        lacking = self.machine.blocks(most) - job.blocks - self.available(plan)
-        victims = []
+        lacking = room = self.lacks(job, tokens, most) - self.available(plan)
+        victims = list[Job]()
         for other in self.evictable(running, plan):
             if lacking <= 0 or self._place(other) < entry[:2]:
                 break
             victims.append(other)
-            lacking -= other.blocks + self._promise(other)
+            room -= self._promise(other)
+            lacking = room + plan.growth_without(job, tokens, victims) - job.growth(tokens)
         if lacking > 0 and not (self.persists and plan.work):  # a batch of drops alone is none
             return False
         for victim in victims:

@@ -66,8 +66,9 @@ class Refill(Policy):
             plan.take(job, tokens)
             growth += max(0, plan.machine.blocks(job.demand.end[job.segment]) - job.blocks)
         for job in waiting:
-            held = plan.machine.blocks(job.device + job.host) * plan.machine.block - job.device - job.host
-            room = LIMIT if plan.free_blocks is None else (plan.free_blocks - growth) * plan.machine.block + held
+            held = job.device + job.host + job.found
+            free = LIMIT if plan.free_blocks is None else plan.free_blocks - growth
+            room = (free + job.blocks + job.spared(held)) * plan.machine.block - held
             tokens = 0 if job.id in plan.dropped or room < 1 else min(plan.chunk(job), job.missing - 1, room)
             if tokens > 0:
                 plan.take(job, tokens)
@@ -88,9 +89,7 @@ class Refill(Policy):
     @staticmethod
     def make_room(job: Job, tokens: int, spared: Sequence[Job], plan: Plan) -> bool:
         """Drop as many of the spared as the tokens need, if the whole request fits without all of them."""
-        if plan.free_blocks is None or job.growth(job.missing) > plan.free_blocks + sum(
-            other.blocks for other in spared
-        ):
+        if plan.free_blocks is None or plan.growth_without(job, job.missing, spared) > plan.free_blocks:
             return False
         for other in spared:
             if plan.fits(job, tokens):

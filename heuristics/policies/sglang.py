@@ -167,10 +167,10 @@ class SGLang(PlansAhead):
         retracted: list[Job] = []
         while len(order) > 1 and sum(job.growth(1) for job in order) > room:
             retracted.append(order.pop())
-            room += retracted[-1].blocks
+            room -= plan.growth_without(None, 0, retracted[-1:])
         if self.cut is not None and (not order or order[0].growth(1) > room):
             retracted.append(self.cut)
-            room += self.cut.blocks
+            room -= plan.growth_without(None, 0, [self.cut])
         if not order or order[0].growth(1) > room:
             return  # what is in calls holds the memory
         for job in retracted:

@@ -109,7 +109,7 @@ class TensorRtLlm(ServingEngine):
             need = self.need(job)
             while need > room and started and self.place(started[-1]) >= self.place(job):
                 paused.append(started.pop())
-                room += paused[-1].blocks + self.promised(paused[-1])
+                room += self.promised(paused[-1]) - plan.growth_without(None, 0, paused[-1:])
             if need > room or job in paused:
                 break
             room -= need
@@ -129,7 +129,7 @@ class TensorRtLlm(ServingEngine):
         room = self.room(plan)
         while len(chosen) > 1 and sum(job.growth(job.missing) for job in chosen) > room:
             paused.append(chosen.pop())
-            room += paused[-1].blocks
+            room -= plan.growth_without(None, 0, paused[-1:])
         if plan.free_blocks is None or self.machine.block_limit is None:
             return (chosen + self.waiting)[: plan.requests_left], paused
         free = self.machine.block_limit - sum(map(self.most, (*chosen, *self.held.values())))

@@ -79,7 +79,7 @@ class TensorRtLlmV2(TensorRtLlm):
                 self.waiting.remove(job)
                 self.running.append(job)
                 self.prompts[job.index] = job.known
-            self.take(job, tokens, plan)
+            self.take(job, min(tokens, job.missing), plan)
 
     def generate(self, plan: Plan) -> tuple[list[Job], list[Job]]:
         """Return who decodes, and the prompts before the end of the list."""

@@ -124,7 +124,8 @@ class VllmV1(PlansAhead):
                 order.append(victim)
                 given = taken.pop(victim, 0)
                 _pay(left, victim, -given)
-                room += victim.blocks + victim.growth(given) + self.leaving.get(victim.index, 0)
+                room += victim.growth(given) + self.leaving.get(victim.index, 0)
+                room -= plan.growth_without(None, 0, [victim])
             if tokens and job.index not in victims:
                 self.prefills |= job.index in self.chunks
                 taken[job] = tokens

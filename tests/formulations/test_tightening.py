@@ -22,7 +22,7 @@ from solvers import milp
 from solvers.exact import exact
 from solvers.messages import Bound, Found, SolveJob
 from tests.reductions.early import closed
-from tests.support.differential import drawn
+from tests.support.differential import drawn, question
 from tests.support.few import ALL, few
 from tests.support.random_schedules import random_schedule
 
@@ -58,6 +58,21 @@ def test_random_schedules_obey_every_row(formulation):
         written |= {name for name, rows in program.rows.items() if len(program.model.component(name))}
     of_contents = {rows.__name__ for rows in program.contents.constraints()}
     assert set(program.rows) - written == of_contents
+
+
+def test_optima_with_contents_obey_every_row():
+    reused = 0
+    for asked in map(question, (f"shared {seed}" for seed in few([25, 8, 39, *range(240)], 60))):
+        if asked is not None:
+            program = make("batch-bigm", asked.instance, asked.objective, asked.batches)
+            assert program.warm_start(verify_schedule(asked.instance, asked.schedule)), (
+                asked,
+                [*broken(program.model)],
+            )
+            found = verify_schedule(asked.instance, program.schedule())
+            assert objective_value(found, asked.objective) == asked.optimum
+            reused += any(batch.reuse for batch in found.schedule.batches)
+    assert reused > 0
 
 
 @pytest.mark.parametrize("tightening", [*NARROW, *ROWS], ids=lambda tightening: tightening.__name__)

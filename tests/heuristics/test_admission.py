@@ -33,6 +33,37 @@ def test_safe_means_that_some_order_works():
     assert seen == {True, False}
 
 
+def test_contents_that_several_hold_are_given_back_by_the_last():
+    """Against every order, with sets of blocks."""
+    draw, seen = random.Random(3), set()
+    for _ in range(600):
+        capacity, paths, holdings = draw.randint(4, 12), [], []
+        for _ in range(4):
+            path = (("root", draw.randint(0, 3)),)
+            path += ((draw.choice("ab"), draw.randint(0, 2)),) if path[0][1] == 3 else ()
+            held = sum(blocks for _, blocks in path) + draw.randint(0, 2)
+            paths.append(path)
+            holdings.append((held, held + draw.randint(0, 5)))
+        sets = [{(node, k) for node, blocks in path for k in range(blocks)} for path in paths]
+        private = [held - len(path) for (held, _), path in zip(holdings, sets, strict=True)]
+
+        def works(order, sets=sets, private=private, holdings=holdings, capacity=capacity):
+            left = list(order)
+            while left:
+                free = capacity - len(set().union(*(sets[i] for i in left))) - sum(private[i] for i in left)
+                held, claim = holdings[left.pop(0)]
+                if claim - held > free:
+                    return False
+            return True
+
+        held = len(set().union(*sets)) + sum(private)
+        if held <= capacity:
+            seen.add(safe := is_safe(capacity, holdings, paths))
+            assert safe == any(map(works, permutations(range(4))))
+            assert safe or not is_safe(capacity, holdings)  # that each counts is not less safe
+    assert seen == {True, False}
+
+
 def test_the_bank_admits_exactly_what_stays_safe():
     """Over long random growths, and what is given back."""
     draw, seen = random.Random(2), {True: 0, False: 0}
