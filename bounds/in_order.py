@@ -57,16 +57,21 @@ def divided(task: Task) -> list[Ascent]:
 
 
 def _proposals(task: Task) -> Iterator[Proposal]:
-    best, *_ = found = divided(task)
+    found = divided(task)
     for tried in found:
-        if not task.is_over():
+        tried.rise(Most.trial)
+        if task.is_over():  # the next turn goes on with it
+            yield max(found, key=lambda one: one.bound).proposal()
             tried.rise(Most.trial)
-            best = max(best, tried, key=lambda one: one.bound)
+    best = max(found, key=lambda one: one.bound)
     yield best.proposal()
     reached = 0.0
     while not task.is_over():
         best.rise(Most.rounds)
+        is_cut = task.is_over()
         yield best.proposal()
+        if is_cut:
+            continue
         if best.proof.most == 1 or best.bound < 1.0001 * reached:
             return
         reached = best.bound

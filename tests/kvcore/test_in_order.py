@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from contextlib import suppress
+from math import inf
 
 import pytest
 
@@ -72,6 +73,18 @@ def test_what_is_proposed_is_true_and_both_checkers_say_the_same():
                 met["proofs"] += 1
                 met["optimal"] += value == best
     assert met["proofs"] > met["optimal"] > 0
+
+
+def test_a_first_turn_that_ends_at_once_leaves_no_packs_untried():
+    """Two of three requests fit, which only `packs` 2 says."""
+    instance = jobs(60, 60, 60, machine={**PLACES, "memory": 150, "block": 1})
+    turns = propose_in_order(task := Task(instance, FLOW, deadline=-inf))
+    first = next(turns).proof
+    task.deadline = inf
+    *_, last = (proof for proof, _ in turns)
+    *_, whole = (proof for proof, _ in propose_in_order(Task(instance, FLOW)))
+    assert first.value(instance, FLOW) < last.value(instance, FLOW) == whole.value(instance, FLOW)
+    assert last.packs == 2
 
 
 CHAIN = in_order.Units.chain
