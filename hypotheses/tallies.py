@@ -1,6 +1,6 @@
-"""Predicates of many slices: which schedule is better in sum, and what is lost by memory."""
+"""Predicates of many slices: which schedule is better in sum, and whether the best stays best."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -15,7 +15,36 @@ from hypotheses.case import Case, Fails, Held, Undecided, ratio
 from hypotheses.hypothesis import Predicate
 from hypotheses.predicates import Make
 from hypotheses.small_instances import with_machine
-from kvcore.instance import Handling
+from kvcore.instance import Handling, Request
+from kvcore.metrics import Value
+
+Index = Callable[[Request], int]
+
+
+def kv_time(request: Request) -> int:
+    """Return the KV of a request over its decodes and calls alone, in tokens times ticks."""
+    decodes = sum(
+        known * segment.decode + segment.decode * (segment.decode - 1) // 2
+        for known, segment in zip(request.known, request.segments, strict=True)
+    )
+    return decodes + sum(request.context_at_call(k) * call.duration for k, call in enumerate(request.calls))
+
+
+INDICES: dict[str, Index] = {
+    "arrival": lambda request: request.arrival,
+    "prompt": lambda request: request.prompt,
+    "output": lambda request: request.output,
+    "tokens": lambda request: request.peak,
+    "calls": lambda request: len(request.calls),
+    "call time": lambda request: request.call_time,
+    "time alone": lambda request: request.output + request.call_time,
+    "KV-time": kv_time,
+}
+
+
+def in_order(name: str) -> Make:
+    """Run the order of an index by Figure 1's rule."""
+    return lambda case: case.policy(Listed([INDICES[name](r) for r in case.instance.requests]), label=name)
 
 
 def best_of(label: str, *makes: Callable[[Case], Iterator[Held | None]]) -> Make:
@@ -69,6 +98,40 @@ def lower_in_sum(*makes: Make) -> Predicate:
         return said if sums[0] < sums[1] else Fails(said, worst[:2], None, (worst[0].instance,))
 
     return judge
+
+
+def best_stays_best(candidates: Mapping[str, Make], best: Make | None = None) -> Predicate:
+    """Whether what is nearest `best` on the first half of a case's instances is so on the second.
+
+    Default of `best`: the best candidate of each instance.
+    """
+
+    def judge(case: Case) -> Fails | str:
+        names = list(candidates)
+        rows, left = _tried(case, (*candidates.values(), *([best] if best else [])))
+        halves = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+        means = {
+            name: [sum(ratio(row[k], min(row, key=_value)) for row in half) / len(half) for half in halves]
+            for k, name in enumerate(names)
+        }
+        first, second = (min(names, key=lambda name: means[name][half]) for half in (0, 1))
+        order = sorted(names, key=lambda name: means[name][0])
+        listing = ", ".join(f"{name} {float(means[name][0]):.4f} and {float(means[name][1]):.4f}" for name in order)
+        wins = ", ".join(
+            f"{name} {sum(row[k].value == min(row, key=_value).value for row in rows)}" for k, name in enumerate(names)
+        )
+        said = f"mean ratios to the best on the halves{left}: {listing}; as good as it on {wins}"
+        if first == second:
+            return said
+        a, b = (names.index(name) for name in (first, second))
+        worst = max(halves[1], key=lambda row: ratio(row[a], row[b]))
+        return Fails(said, (worst[a], worst[b]), None, (worst[0].instance,))
+
+    return judge
+
+
+def _value(held: Held) -> Value:
+    return held.value
 
 
 def falls_with_memory(one: Make, other: Make, factors: Sequence[Fraction]) -> Predicate:

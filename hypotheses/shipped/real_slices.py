@@ -12,6 +12,11 @@ from hypotheses.small_instances import with_machine
 from kvcore.instance import Instance
 
 EVICTING = partial(with_machine, evict=True)
+POLICIES = (
+    "fcfs", "sjf", "sjf-api", "mars-order", "memory-area", "srpt", "vllm-v1", "sarathi", "infercept", "mars",
+    "augserve",
+)  # fmt: skip
+BUDGETS = (256, 512, 1024, 2048, 4096)
 CALLS = ("mixture", "agents")
 
 
@@ -28,6 +33,14 @@ def small(
 ) -> Hypothesis:
     """Return a claim of each small slice."""
     return Hypothesis(statement, source, states, one_by_one(SMALL, trace), predicate, note=note, every=True)
+
+
+REFUTED = {("index", "agents"), ("kv-time", "agents"), ("policy", "agents")}  # they hold on others
+
+
+def expected(claim: str, trace: str) -> str:
+    """Return the verdict that is known."""
+    return "refuted" if (claim, trace) in REFUTED else "proved"
 
 
 CHUNK = {"agents": budget(2048)}  # what a batch may process, where it is not 512 tokens
@@ -119,6 +132,42 @@ HYPOTHESES = {
         )
         for trace in LONG
     },
+    **{
+        f"real-budget-{trace}": Hypothesis(
+            statement="The token budget of a batch (256 to 4096) with which vLLM V1 is nearest the best of them on "
+            "half of the slices is so on the other half.",
+            source="Sarathi-Serve and INFERMAX fix one; is one ever best?",
+            states="proved",
+            family=together(LONG, trace),
+            predicate=tallies.best_stays_best(
+                {f"{tokens}": run("vllm-v1", f"{tokens}", budget(tokens)) for tokens in BUDGETS}
+            ),
+        )
+        for trace in ("mixture", "conversations")
+    },
+    **{
+        f"real-index-{trace}": Hypothesis(
+            statement="The index whose order, by Figure 1's rule, is nearest the optimum on half of the slices is the "
+            "nearest on the other half.",
+            source="one of our own: which simple index explains the optimal order best?",
+            states=expected("index", trace),
+            family=together(SMALL, trace),
+            predicate=tallies.best_stays_best({name: tallies.in_order(name) for name in tallies.INDICES}, optimal()),
+        )
+        for trace in SMALL
+    },
+    **{
+        f"real-kv-time-{trace}": Hypothesis(
+            statement="Least KV-time first has a lower mean latency than fewest tokens first, both by Figure 1's rule.",
+            source="MARS (arXiv 2410.18248) ranks by memory over time; shortest job first by length",
+            states=expected("kv-time", trace),
+            family=together(SMALL, trace),
+            predicate=tallies.lower_in_sum(
+                tallies.in_order("KV-time"), tallies.in_order("tokens"), optimal()
+            ),
+        )
+        for trace in ("conversations", "agents")
+    },
     "real-predictions-conversations": Hypothesis(
         statement="Predictions with errors of half (a standard deviation) of each length and call raise the total "
         "flow time of srpt by 10 % at most.",
@@ -130,4 +179,16 @@ HYPOTHESES = {
         ),
         every=True,
     ),
+    **{
+        f"real-policy-{trace}": Hypothesis(
+            statement="The policy that is nearest the optimum on half of the slices is the nearest on the other half.",
+            source="one of our own: may one tune on a part of a workload?",
+            states=expected("policy", trace),
+            family=together(SMALL, trace),
+            predicate=tallies.best_stays_best(
+                {name: run(name, change=EVICTING) for name in POLICIES}, optimal(change=EVICTING)
+            ),
+        )
+        for trace in SMALL
+    },
 }  # fmt: skip

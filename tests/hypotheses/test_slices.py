@@ -10,7 +10,7 @@ from hypotheses.page import page, read_records
 from hypotheses.predicates import optimal, run
 from hypotheses.slices import LONG, SMALL
 from hypotheses.small_instances import calling, plain, with_machine
-from hypotheses.tallies import any_handling, any_order, best_of, lower_in_sum
+from hypotheses.tallies import INDICES, any_handling, any_order, best_of, best_stays_best, kv_time, lower_in_sum
 from kvcore.instance import Machine
 from solvers.source import code_version
 from tests.support.data import MIXTURE, real
@@ -84,6 +84,15 @@ def test_what_is_remembered_is_recomputed(tmp_path, monkeypatch):
     assert again() == held
 
 
+def test_kv_time_by_hand():
+    """Prompt 2, two decodes (2 + 3 tokens), a call of 5 ticks at 3 tokens, 1 returned, then one decode at 5."""
+    request = calling([(2, 2, 5, 1, 1)], TIGHT).requests[0]
+    assert kv_time(request) == 2 + 3 + 5 * 3 + 5
+    assert {name: index(request) for name, index in INDICES.items()} == {
+        "arrival": 0, "prompt": 2, "output": 3, "tokens": 5, "calls": 1, "call time": 5, "time alone": 8, "KV-time": 25,
+    }  # fmt: skip
+
+
 def test_any_order_and_any_handling_are_no_worse_than_neither_and_no_better_than_the_optimum():
     for instance in stand_ins():
         case = Case((with_machine(instance, evict=False),))
@@ -101,6 +110,18 @@ def test_sums_are_compared_and_the_worst_slice_is_shown():
     assert answer.why.startswith("fcfs is lower on 0, higher on 1, the same on 1; sums over that of sjf: fcfs 1.")
     assert (answer.shown, [held.label for held in answer.evidence]) == ((slow,), ["fcfs", "sjf"])
     assert lower_in_sum(run("sjf"), run("fcfs"))(Case((slow,))).startswith("sjf is lower on 1, higher on 0")
+
+
+def test_the_best_of_one_half_is_looked_for_on_the_other():
+    short, long = plain([(3, 3), (3, 1), (3, 1)], 5), plain([(3, 1), (3, 1), (3, 3)], 5)
+    longest = {"sjf": run("sjf"), "fcfs": run("fcfs")}
+    said = best_stays_best(longest, optimal())(Case((short, short, long, short)))
+    assert said.startswith("mean ratios to the best on the halves: sjf 1.0000 and 1.0000, fcfs ")
+    assert said.endswith("as good as it on sjf 4, fcfs 1")
+    last = {"fcfs": run("fcfs"), "a": run("fcfs", change=lambda i: i.replace(requests=i.requests[::-1]))}
+    answer = best_stays_best(last)(Case((long, short)))
+    assert isinstance(answer, Fails)
+    assert answer.shown == (short,)
 
 
 def test_open_slices_are_left_out_and_said():
