@@ -29,7 +29,7 @@ class Layout:
     lengths: Tensor  # int32 [requests]
     tables: Tensor  # int32 [requests, width], -1 where there is no block
     work: Any = None  # what attention needs; the kernels: int32 [programs, 2], (request, first row of it)
-    variant: Any = None  # the kernel that `work` is for, a `kernels.variants.Variant`
+    variant: Any = None  # the kernel that `work` is for, a `kernels.variants.Variant`, or what FlashInfer planned
     splits: int = 1  # programs that share the KV of a row, where the kernel splits it: enough for the longest
     rest: "Layout | None" = None  # of the other rows, for another kernel: in a mixed batch `work` is the decodes
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 INSTALL = "install it with: pip install 'kvbound[gpu]'"
 SPARE = 1 << 30  # bytes of the device that are left for activations and logits
-BACKENDS = ("triton", "sdpa", "torch")
+BACKENDS = ("triton", "flashinfer", "sdpa", "torch")
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
@@ -33,7 +33,7 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
     if strict and backend != "triton":
         raise BadInput(f"{backend} has no strict mode: its products depend on the batch; use the triton backend")
     if (device, backend) == ("cuda", "sdpa"):
-        raise BadInput("the backend sdpa is for a CPU; on a GPU choose triton or torch")
+        raise BadInput("the backend sdpa is for a CPU; on a GPU choose triton, flashinfer or torch")
     _need("torch", "PyTorch")
     import torch
 
@@ -47,12 +47,14 @@ def open_backend(device: str = "cuda", backend: str = "triton", *, strict: bool 
         from gpu_validation.backend import CpuBackend, TorchBackend
 
         return CpuBackend() if backend == "sdpa" else TorchBackend(device)
+    if backend == "flashinfer":
+        _need("flashinfer", "FlashInfer", "install it with: pip install flashinfer-python")
     _need("triton", "Triton")
     if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         raise BadInput("the Triton kernels run on a CPU only in the interpreter: set TRITON_INTERPRET=1, or use torch")
-    from gpu_validation.kernels.backend import TritonBackend
+    from gpu_validation.kernels.backend import FlashInferBackend, TritonBackend
 
-    return TritonBackend(device, strict=strict)
+    return FlashInferBackend(device) if backend == "flashinfer" else TritonBackend(device, strict=strict)
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -91,6 +93,6 @@ def _check(needed: int, free: int, what: str, where: str, instead: str) -> None:
         raise BadInput(f"{what} take {needed / 2**30:.1f} GiB, {where} {max(free, 0) / 2**30:.1f} GiB; use {instead}")
 
 
-def _need(module: str, name: str) -> None:
+def _need(module: str, name: str, install: str = INSTALL) -> None:
     if importlib.util.find_spec(module) is None:
-        raise MissingTool(f"{name} is not installed; {INSTALL}")
+        raise MissingTool(f"{name} is not installed; {install}")

@@ -1,4 +1,4 @@
-"""The backend of Triton kernels."""
+"""The backend of Triton kernels, and one with FlashInfer's attention."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +15,7 @@ from gpu_validation.kernels.rms_norm import rms_norm
 from gpu_validation.kernels.silu_mul import silu_mul
 from gpu_validation.kernels.store_kv import store_kv
 from gpu_validation.kernels.variants import VARIANTS, WIDTHS, HeadShape, Variant, variant_for, work_list
+from gpu_validation.peers import WORKSPACE, planned
 from kvcore.errors import BadInput
 
 
@@ -101,3 +102,29 @@ class TritonBackend(TorchBackend):
     def silu_mul(self, x: Tensor) -> Tensor:
         """Return silu(first half) * second half."""
         return silu_mul(x) if len(x) else x[:, : x.shape[1] // 2]
+
+
+class FlashInferBackend(TritonBackend):
+    """Attention is FlashInfer's.
+
+    A layout is planned when its first layer runs, before any capture.
+    """
+
+    def prepare(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
+        """Check the shapes, and make the room of all layouts."""
+        super().prepare(heads, kv_heads, width, dtype)
+        self.workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=self.device)
+
+    def layout(self, starts: Sequence[int], lengths: Sequence[int], tables: Sequence[Sequence[int]]) -> Layout:
+        """Keep the batch as it is."""
+        made = TorchBackend.layout(self, starts, lengths, tables)
+        made.work = (starts, lengths, tables)
+        return made
+
+    def attention(self, query: Tensor, kv: Tensor, layout: Layout, scale: float) -> Tensor:
+        """Return attention by the layout's wrapper."""
+        if layout.variant is None:
+            starts, lengths, tables = layout.work
+            layout.variant = planned(self.workspace, starts, lengths, tables, query, kv, scale)
+        out: Tensor = layout.variant.run(query, (kv[:, 0], kv[:, 1]))
+        return out

@@ -32,7 +32,7 @@ def kernels(
     model: Annotated[str | None, option("NAME", f"whose heads ({', '.join(SHAPES)})")] = None,
     backend: BackendOption = None,
     dtype: DtypeOption = None,
-    peers: Annotated[str, option("NAME[,NAME..]|all|none", "sdpa")] = "all",
+    peers: Annotated[str, option("NAME[,NAME..]|all|none", "sdpa, flashinfer")] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="the large shapes only")] = False,
     time_limit: Annotated[float | None, option("S", "start no case after so many seconds", min=1)] = None,
     json: JsonOption = None,

@@ -1,19 +1,21 @@
 """The benchmark of attention: its bytes and operations by hand, its order, and that wrong peers are found out."""
 
 import json
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from costmodels.models import LLAMA_1B, TINY, Model
-from gpu_validation import measure
+from gpu_validation import measure, peers
 from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for
 from gpu_validation.attention_case import TOLERANCE, AttentionCase, CaseData
 from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
 from gpu_validation.devices import open_backend
-from gpu_validation.peers import PEERS, Peer, Unsupported, ours
+from gpu_validation.kernels.backend import FlashInferBackend
+from gpu_validation.peers import PEERS, Peer, Unsupported, flashinfer, ours
 from kvbound.cli.kernels import summary
 from tests.support.commands import kvbound
 
@@ -298,13 +300,89 @@ def test_bandwidths_and_their_peaks():
     assert Probe("x", "bytes", 1, lambda: None).amount == 1
 
 
+def attend(query, keys, values, scale):
+    """Return attention of query [H, c, D] at the end of keys and values [KV, n, D]."""
+    group, n, c = query.shape[0] // keys.shape[0], keys.shape[1], query.shape[1]
+    mask = torch.arange(n) > torch.arange(n - c, n)[:, None]
+    scores = query @ keys.repeat_interleave(group, 0).mT * scale
+    return scores.masked_fill(mask, float("-inf")).softmax(-1) @ values.repeat_interleave(group, 0)
+
+
+def paged(cache, pages, length):
+    """Return [KV, n, D] from a paged cache [pages, KV, BS, D]."""
+    return torch.cat([cache[page] for page in pages], dim=1)[:, :length]
+
+
+class FakeFlashInfer:
+    """What a wrapper of FlashInfer computes by its documentation, from the arguments of plan and run alone."""
+
+    def __init__(self, workspace, layout, use_tensor_cores=False, backend="auto"):
+        assert layout == "HND"
+        self.decodes = use_tensor_cores
+        assert self.decodes or backend == "fa2"
+
+    def plan(self, *arguments, causal=False, **types):
+        arguments = arguments if not self.decodes else (torch.arange(len(arguments[0])), *arguments)
+        self.rows, starts, pages, last, *shape = arguments
+        assert shape == [4, 2, 16, 16]
+        assert causal or self.decodes
+        self.pages = [pages[a:b].tolist() for a, b in pairwise(starts)]
+        self.lengths = [16 * (len(p) - 1) + int(k) for p, k in zip(self.pages, last, strict=True)]
+        self.scale = types["sm_scale"]
+        assert types["q_data_type"] == types["kv_data_type"] == torch.float32
+
+    def run(self, query, caches):
+        out = []
+        for s, (pages, length) in enumerate(zip(self.pages, self.lengths, strict=True)):
+            rows = query[self.rows[s] : self.rows[s + 1]].transpose(0, 1)
+            out.append(attend(rows, *(paged(cache, pages, length) for cache in caches), self.scale).transpose(0, 1))
+        return torch.cat(out)
+
+
+@pytest.mark.parametrize("case", [MIXED, ALIKE, AttentionCase("decode", TINY, ((1, 15), (1, 16), (1, 40)))])
+def test_flashinfer_is_given_what_it_documents(case, monkeypatch):
+    fake = SimpleNamespace(
+        BatchDecodeWithPagedKVCacheWrapper=FakeFlashInfer, BatchPrefillWithPagedKVCacheWrapper=FakeFlashInfer
+    )
+    monkeypatch.setattr(peers, "_library", lambda name, device: fake)
+    monkeypatch.setattr(peers, "WORKSPACE", 1)
+    data = CaseData.make(case, CPU, torch.float32, layers=2)
+    run = flashinfer(data)
+    assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
+
+
+def test_a_backend_by_flashinfer_plans_a_layout_once(monkeypatch):
+    made = list[FakeFlashInfer]()
+
+    def wrapper(*arguments, **options):
+        made.append(FakeFlashInfer(*arguments, **options))
+        return made[-1]
+
+    fake = SimpleNamespace(BatchPrefillWithPagedKVCacheWrapper=wrapper)
+    monkeypatch.setattr(peers, "_library", lambda name, device: fake)
+    monkeypatch.setattr("gpu_validation.kernels.backend.WORKSPACE", 1)
+    backend, data = FlashInferBackend("cpu"), CaseData.make(MIXED, CPU, torch.float32, layers=2)
+    backend.prepare(TINY.heads, TINY.kv_heads, TINY.head_width, torch.float32)
+    layout = backend.layout(data.starts, data.case.lengths, data.tables)
+    for layer in (0, 1):
+        assert data.error(backend.attention(data.query, data.kv[:, layer], layout, data.scale), layer) < 1e-6
+    assert len(made) == 1
+
+
+def test_libraries_need_a_gpu():
+    rows = bench_case(ALIKE, [OURS, PEERS["flashinfer"]], CPU, torch.bfloat16, repeats=2)
+    assert [row.get("error") for row in rows] == [None, "runs on a GPU only"]
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_library'"):
+        peers._library("no_such_library", CUDA)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         ((), 4, "torch sees no GPU here; use --device cpu for a dry run"),
         (("--device", "tpu"), 2, "there is no device 'tpu'; choose cuda or cpu"),
         (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; is it gpt-j-6b?; there are tiny"),
-        (("--device", "cpu", "--peers", "sdpa,x"), 2, "no peer is called 'x'; there are sdpa"),
+        (("--device", "cpu", "--peers", "sdpa,x"), 2, "no peer is called 'x'; there are sdpa, flashinfer"),
         (("--device", "cpu", "--dtype", "int3"), 2, "there is no dtype 'int3'; choose one of bfloat16"),
         (("--device", "cpu", "--backend", "jax"), 2, "there is no backend 'jax'; choose one of triton"),
         (("--device", "cpu", "--json", "nowhere/x.json"), 2, "there is no folder"),

@@ -332,7 +332,7 @@ def test_too_little_memory_is_one_line(engine, monkeypatch):
 def test_devices_and_backends_that_are_not_there(monkeypatch):
     with pytest.raises(BadInput, match="there is no device 'tpu'; choose cuda or cpu"):
         devices.open_backend("tpu")
-    with pytest.raises(BadInput, match="there is no backend 'jax'; choose one of triton, sdpa, torch"):
+    with pytest.raises(BadInput, match="there is no backend 'jax'; choose one of triton, flashinfer, sdpa, torch"):
         devices.open_backend("cpu", "jax")
     with pytest.raises(BadInput, match="torch has no strict mode"):
         devices.open_backend("cpu", "torch", strict=True)
