@@ -9,7 +9,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from costmodels.models import LLAMA_1B, TINY
-from gpu_validation import swap, truth
+from gpu_validation import check, swap, truth
 from gpu_validation.backend import TorchBackend
 from gpu_validation.check import HELD
 from gpu_validation.engine import Engine, ReplayResult
@@ -227,3 +227,23 @@ def test_the_workload_of_a_gpu_reaches_every_variant_and_contexts_of_2000():
                 longest, layout = max(longest, *lengths), layout.rest
     assert reached == {"decode", "decode-few", "prefill", "prefill-few"}
     assert 1900 < longest < 2100
+
+
+# --- the preflight -----------------------------------------------------------------------------------------------
+
+
+def test_the_preflight_lists_what_is_missing(monkeypatch, capsys):
+    monkeypatch.setattr(check.shutil, "which", lambda name: None)
+    assert check.main(["--device", "cpu", "--preflight"]) == 0  # a CPU needs none of it
+    assert "preflight : a C compiler is not here" in capsys.readouterr().out
+    rows = {row["check"]: row for row in check.preflight(torch.device("cpu"))}
+    assert (rows["a C compiler"]["holds"], rows["triton"]["holds"]) == (False, True)
+
+
+def test_the_preflight_compares_a_variant_with_the_twin(monkeypatch):
+    assert check._attention("decode", TINY, torch.float32, torch.device("cpu")) == ""
+    attention = TritonBackend.attention
+    monkeypatch.setattr(TritonBackend, "attention", lambda *given: 1.01 * attention(*given))
+    assert check._attention("decode", TINY, torch.float32, torch.device("cpu")).startswith(
+        "wrong: relative error 1.0e-02"
+    )
