@@ -199,8 +199,8 @@ def test_values_of_certificates_are_exact():
 
 def test_compare_finds_and_bounds_large_instances(tmp_path):
     """More than two hundred requests have a best found row too, and a line that says whose a gap may be."""
-    name, file, made = "hindsight:n=201,M=300,P=30,T=100,seed=1", tmp_path / "ladder.svg", tmp_path / "rows.json"
-    command = ("compare", name, "--policies", "serial", "--work", 10**6, "--ladder", file, "--json", made)
+    name, file, made = "hindsight:n=201,M=300,P=30,T=100,seed=1", tmp_path / "report.html", tmp_path / "rows.json"
+    command = ("compare", name, "--policies", "serial", "--work", 10**6, "--html", file, "--json", made)
     shown = kvbound(*command).stdout
     serial, found = json.loads(made.read_text())["rows"]
     assert (serial["label"], found["label"], found["status"]) == ("serial", "best found, as given", "feasible")
