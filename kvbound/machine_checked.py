@@ -149,17 +149,17 @@ def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
     if isinstance(certificate.proof, Alone):
         yield _line("alone", certificate.bound, *_goal(certificate.objective, len(instance.requests)))
         return
-    proof, scale, before = certificate.proof, 1, min(request.arrival for request in instance.requests)
+    proof, scale, strict, before = certificate.proof, 1, False, min(request.arrival for request in instance.requests)
     if isinstance(proof, Slots | SlotDual):
-        scale = proof.scale
+        scale, strict = proof.scale, getattr(proof, "strict", False)
         for prices in proof.prices if isinstance(proof, Slots) else (proof.prices,):
-            yield "prices"
+            yield _line("prices", prices.since and before + prices.since)
             rows = [getattr(prices, limit.name) for limit in LIMITS]
             for slot in range(-before, max(map(len, rows))):
                 yield _line("row", *(row[slot] if 0 <= slot < len(row) else 0 for row in rows))
     elif not isinstance(proof, Events):
         raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}")
-    yield _line("bound", certificate.objective, certificate.bound, scale, MOST_STATES)
+    yield _line("bound", certificate.objective, certificate.bound, scale, strict, MOST_STATES)
 
 
 def _goal(objective: str, requests: int) -> tuple[Any, ...]:

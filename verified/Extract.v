@@ -1,5 +1,5 @@
 (* The program: kvproof.ml and kvproof.mli, in which numbers are zarith's and lists are counted by OCaml's integers. *)
-Require Import Spec Referee Model Check Prices Closed Bound Alone.
+Require Import Spec Referee Model Check Prices Slots Closed Bound Alone.
 Require Extraction ExtrOcamlBasic ExtrOcamlZBigInt ExtrOcamlNatInt.
 Require Import ZArith.
 Extract Constant Z.to_nat =>
@@ -8,5 +8,6 @@ Extract Constant Z.of_nat => "Big_int_Z.big_int_of_int".
 Extract Constant Z.leb => "Big_int_Z.le_big_int".
 Extract Constant Z.ltb => "Big_int_Z.lt_big_int".
 Extraction "kvproof.ml"
-  referee check simple alone  (* what is proved *)
-  sort norm initial rate fee lasts jointb next nexts opts origin held pay steady none target_of offset lefts every.
+  referee check check_slots simple alone  (* what is proved *)
+  sort norm initial rate fee lasts jointb nexts opts origin held urate none target_of offset every
+  next answers usable settled rate_of each options slack_of now_of later layers_of arrange.

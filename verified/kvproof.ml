@@ -1,4 +1,6 @@
 
+type empty_set = |
+
 (** val negb : bool -> bool **)
 
 let negb = function
@@ -33,6 +35,10 @@ type comparison =
 | Lt
 | Gt
 
+(** val pred : int -> int **)
+
+let pred = fun n -> Stdlib.max 0 (n-1)
+
 module Coq__1 = struct
  (** val add : int -> int -> int **)let rec add = (+)
 end
@@ -42,6 +48,14 @@ include Coq__1
 
 let eqb b1 b2 =
   if b1 then b2 else if b2 then false else true
+
+module Nat =
+ struct
+  (** val ltb : int -> int -> bool **)
+
+  let ltb n m =
+    (<=) (Stdlib.Int.succ n) m
+ end
 
 module Pos =
  struct
@@ -62,29 +76,29 @@ module Pos =
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-      (fun p0 ->
+      (fun p ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
         (fun q ->
         (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-        (add_carry p0 q))
-        (fun q -> Big_int_Z.mult_int_big_int 2 (add_carry p0 q))
+        (add_carry p q))
+        (fun q -> Big_int_Z.mult_int_big_int 2 (add_carry p q))
         (fun _ ->
         (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-        (succ p0))
+        (succ p))
         y)
-      (fun p0 ->
+      (fun p ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-        (fun q -> Big_int_Z.mult_int_big_int 2 (add_carry p0 q))
+        (fun q -> Big_int_Z.mult_int_big_int 2 (add_carry p q))
         (fun q ->
         (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-        (add p0 q))
-        (fun _ -> Big_int_Z.mult_int_big_int 2 (succ p0))
+        (add p q))
+        (fun _ -> Big_int_Z.mult_int_big_int 2 (succ p))
         y)
       (fun _ ->
       (fun f2p1 f2p f1 p ->
@@ -108,12 +122,12 @@ module Pos =
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-      (fun p0 ->
+      (fun p ->
       (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-      (Big_int_Z.mult_int_big_int 2 p0))
-      (fun p0 ->
+      (Big_int_Z.mult_int_big_int 2 p))
+      (fun p ->
       (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-      (pred_double p0))
+      (pred_double p))
       (fun _ -> Big_int_Z.unit_big_int)
       x
 
@@ -147,27 +161,27 @@ module Pos =
 
   (** val eqb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool **)
 
-  let rec eqb p0 q =
+  let rec eqb p q =
     (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-      (fun p1 ->
+      (fun p0 ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-        (fun q0 -> eqb p1 q0)
+        (fun q0 -> eqb p0 q0)
         (fun _ -> false)
         (fun _ -> false)
         q)
-      (fun p1 ->
+      (fun p0 ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
         (fun _ -> false)
-        (fun q0 -> eqb p1 q0)
+        (fun q0 -> eqb p0 q0)
         (fun _ -> false)
         q)
       (fun _ ->
@@ -179,19 +193,19 @@ module Pos =
         (fun _ -> false)
         (fun _ -> true)
         q)
-      p0
+      p
 
   (** val iter_op : ('a1 -> 'a1 -> 'a1) -> Big_int_Z.big_int -> 'a1 -> 'a1 **)
 
-  let rec iter_op op p0 a =
+  let rec iter_op op p a =
     (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-      (fun p1 -> op a (iter_op op p1 (op a a)))
-      (fun p1 -> iter_op op p1 (op a a))
+      (fun p0 -> op a (iter_op op p0 (op a a)))
+      (fun p0 -> iter_op op p0 (op a a))
       (fun _ -> a)
-      p0
+      p
 
   (** val to_nat : Big_int_Z.big_int -> int **)
 
@@ -216,8 +230,8 @@ module Z =
   if s = 0 then fO () else if s > 0 then fp z
   else fn (Big_int_Z.minus_big_int z))
       (fun _ -> Big_int_Z.zero_big_int)
-      (fun p0 -> (Big_int_Z.mult_int_big_int 2 p0))
-      (fun p0 -> Big_int_Z.minus_big_int (Big_int_Z.mult_int_big_int 2 p0))
+      (fun p -> (Big_int_Z.mult_int_big_int 2 p))
+      (fun p -> Big_int_Z.minus_big_int (Big_int_Z.mult_int_big_int 2 p))
       x
 
   (** val succ_double : Big_int_Z.big_int -> Big_int_Z.big_int **)
@@ -227,10 +241,10 @@ module Z =
   if s = 0 then fO () else if s > 0 then fp z
   else fn (Big_int_Z.minus_big_int z))
       (fun _ -> Big_int_Z.unit_big_int)
-      (fun p0 ->
+      (fun p ->
       ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-      p0))
-      (fun p0 -> Big_int_Z.minus_big_int (Pos.pred_double p0))
+      p))
+      (fun p -> Big_int_Z.minus_big_int (Pos.pred_double p))
       x
 
   (** val pred_double : Big_int_Z.big_int -> Big_int_Z.big_int **)
@@ -240,10 +254,9 @@ module Z =
   if s = 0 then fO () else if s > 0 then fp z
   else fn (Big_int_Z.minus_big_int z))
       (fun _ -> Big_int_Z.minus_big_int Big_int_Z.unit_big_int)
-      (fun p0 -> (Pos.pred_double p0))
-      (fun p0 -> Big_int_Z.minus_big_int
-      ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-      p0))
+      (fun p -> (Pos.pred_double p))
+      (fun p -> Big_int_Z.minus_big_int
+      ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x)) p))
       x
 
   (** val pos_sub :
@@ -254,23 +267,23 @@ module Z =
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-      (fun p0 ->
+      (fun p ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-        (fun q -> double (pos_sub p0 q))
-        (fun q -> succ_double (pos_sub p0 q))
-        (fun _ -> (Big_int_Z.mult_int_big_int 2 p0))
+        (fun q -> double (pos_sub p q))
+        (fun q -> succ_double (pos_sub p q))
+        (fun _ -> (Big_int_Z.mult_int_big_int 2 p))
         y)
-      (fun p0 ->
+      (fun p ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-        (fun q -> pred_double (pos_sub p0 q))
-        (fun q -> double (pos_sub p0 q))
-        (fun _ -> (Pos.pred_double p0))
+        (fun q -> pred_double (pos_sub p q))
+        (fun q -> double (pos_sub p q))
+        (fun _ -> (Pos.pred_double p))
         y)
       (fun _ ->
       (fun f2p1 f2p f1 p ->
@@ -317,7 +330,7 @@ module Z =
   if s = 0 then fO () else if s > 0 then fp z
   else fn (Big_int_Z.minus_big_int z))
       (fun _ -> Big_int_Z.unit_big_int)
-      (fun p0 -> pow_pos x p0)
+      (fun p -> pow_pos x p)
       (fun _ -> Big_int_Z.zero_big_int)
       y
 
@@ -417,6 +430,12 @@ let hd default = function
 | [] -> default
 | x :: _ -> x
 
+(** val tl : 'a1 list -> 'a1 list **)
+
+let tl = function
+| [] -> []
+| _ :: m -> m
+
 (** val nth : int -> 'a1 list -> 'a1 -> 'a1 **)
 
 let rec nth n l default =
@@ -482,7 +501,7 @@ let rec filter f = function
 
 let rec find f = function
 | [] -> None
-| x :: tl -> if f x then Some x else find f tl
+| x :: tl0 -> if f x then Some x else find f tl0
 
 (** val seq : int -> int -> int list **)
 
@@ -746,8 +765,8 @@ let next m e s a =
                       rest = []; ready = s.ready; window = None; due = false;
                       going = false; first = f; over = (Some e); arrived =
                       s.arrived; wt = s.wt }
-                  | p0 :: r ->
-                    let (c, d) = p0 in
+                  | p :: r ->
+                    let (c, d) = p in
                     { known =
                     (Z.add (Z.add s.known Big_int_Z.unit_big_int) c.returns);
                     device = m0; host = h; todo = d; rest = r; ready =
@@ -1029,7 +1048,7 @@ let rec runb i now ss = function
   if (&&) ((&&) (Z.leb now t0) (localsb i.mach t0 ss aa)) (jointb i.mach l)
   then let d = lasts i.cost l in
        (match runb i (Z.add t0 d) (nexts i.mach (Z.add t0 d) ss aa) bs0 with
-        | Some p0 -> let (zz, d0) = p0 in Some (zz, (Z.add d d0))
+        | Some p -> let (zz, d0) = p in Some (zz, (Z.add d d0))
         | None -> None)
   else None
 
@@ -1038,8 +1057,8 @@ let rec runb i now ss = function
 
 let referee i bs g =
   match runb i Big_int_Z.zero_big_int (initial i) bs with
-  | Some p0 ->
-    let (zz, d) = p0 in
+  | Some p ->
+    let (zz, d) = p in
     if forallb (fun s -> some s.over) zz then Some (result g zz d) else None
   | None -> None
 
@@ -1300,13 +1319,6 @@ type row = { pblk : Big_int_Z.big_int; phos : Big_int_Z.big_int;
              ptk : Big_int_Z.big_int; ppt : Big_int_Z.big_int;
              prq : Big_int_Z.big_int }
 
-(** val zero : row **)
-
-let zero =
-  { pblk = Big_int_Z.zero_big_int; phos = Big_int_Z.zero_big_int; ptk =
-    Big_int_Z.zero_big_int; ppt = Big_int_Z.zero_big_int; prq =
-    Big_int_Z.zero_big_int }
-
 (** val pay : row -> load -> Big_int_Z.big_int **)
 
 let pay r l =
@@ -1338,9 +1350,9 @@ let supply m r =
 
 (** val priced : Big_int_Z.big_int -> Big_int_Z.big_int option -> bool **)
 
-let priced p0 l =
-  (&&) (Z.leb Big_int_Z.zero_big_int p0)
-    ((||) (some l) (Z.eqb p0 Big_int_Z.zero_big_int))
+let priced p l =
+  (&&) (Z.leb Big_int_Z.zero_big_int p)
+    ((||) (some l) (Z.eqb p Big_int_Z.zero_big_int))
 
 (** val row_ok : machine -> row -> bool **)
 
@@ -1402,25 +1414,6 @@ let sort leb0 ss =
 let steady i o =
   (&&) (timed o) (unit_cost i.cost)
 
-(** val slot : row list -> Big_int_Z.big_int -> row **)
-
-let slot rows0 k =
-  nth (Z.to_nat k) rows0 zero
-
-(** val tick : Big_int_Z.big_int -> Big_int_Z.big_int **)
-
-let tick k =
-  Z.add k Big_int_Z.unit_big_int
-
-(** val p :
-    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
-    PositiveMap.t -> Big_int_Z.big_int -> state -> Big_int_Z.big_int **)
-
-let p hash tm k s =
-  match pick hash tm k (s :: []) with
-  | Some v -> v
-  | None -> Big_int_Z.zero_big_int
-
 (** val urate : objective -> state -> Big_int_Z.big_int **)
 
 let urate o s =
@@ -1429,41 +1422,32 @@ let urate o s =
   | Busy -> Big_int_Z.zero_big_int
   | _ -> if0 (negb (some (end_of o s))) (weigh o s)
 
-(** val entry_ok :
-    instance -> objective -> Big_int_Z.big_int -> row list ->
-    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
-    entry -> bool **)
+type 'a search_tree =
+| Tip
+| Fork of 'a search_tree * int * 'a * 'a search_tree
 
-let entry_ok i o scale rows0 hash table0 =
-  let m = i.mach in
-  let tm = build hash table0 in
-  (fun e ->
-  match e.states with
-  | [] -> false
-  | s :: l ->
-    (match l with
-     | [] ->
-       (&&)
-         ((&&)
-           ((&&) (Z.leb Big_int_Z.zero_big_int e.clock)
-             (Z.leb Big_int_Z.zero_big_int e.mark_of))
-           ((||) (negb (some s.over))
-             (Z.eqb e.mark_of Big_int_Z.zero_big_int)))
-         (let r = slot rows0 e.clock in
-          let k = tick e.clock in
-          let c = Z.sub e.mark_of (Z.mul scale (urate o s)) in
-          (&&)
-            (Z.leb c
-              (Z.add (pay r (held m s))
-                (p hash tm k (norm true Big_int_Z.unit_big_int s))))
-            (forallb (fun al ->
-              Z.leb c
-                (Z.add (pay r (snd al))
-                  (p hash tm k
-                    (norm true Big_int_Z.unit_big_int
-                      (next m Big_int_Z.unit_big_int s (fst al))))))
-              (opts m s)))
-     | _ :: _ -> false))
+(** val seek : int -> 'a1 search_tree -> 'a1 option **)
+
+let rec seek n = function
+| Tip -> None
+| Fork (l, k, x, h) ->
+  if (=) n k then Some x else if Nat.ltb n k then seek n l else seek n h
+
+(** val each_of : ('a1 -> 'a2) -> 'a1 search_tree -> 'a2 search_tree **)
+
+let rec each_of f = function
+| Tip -> Tip
+| Fork (l, k, x, h) -> Fork ((each_of f l), k, (f x), (each_of f h))
+
+(** val items : 'a1 search_tree -> 'a1 list -> 'a1 list **)
+
+let rec items t0 more0 =
+  match t0 with
+  | Tip -> more0
+  | Fork (l, _, x, h) -> items l (x :: (items h more0))
+
+type node = { idle : int; ended : bool; rated : Big_int_Z.big_int;
+              hold : load; edges : (int * load) list; better : int list }
 
 (** val far : Big_int_Z.big_int **)
 
@@ -1497,6 +1481,322 @@ let rec minimum xs ys =
     (match ys with
      | [] -> []
      | y :: ys0 -> (Z.min x y) :: (minimum xs0 ys0))
+
+(** val place_in : int -> int list -> int list **)
+
+let rec place_in n ns = match ns with
+| [] -> n :: []
+| x :: xs -> if (<=) n x then n :: ns else x :: (place_in n xs)
+
+(** val arrange : int list -> int list **)
+
+let arrange ns =
+  fold_right place_in [] ns
+
+(** val dead : node **)
+
+let dead =
+  { idle = 0; ended = false; rated = Big_int_Z.zero_big_int; hold = none;
+    edges = []; better = [] }
+
+(** val at_node : node search_tree -> int -> node **)
+
+let at_node nodes n =
+  match seek n nodes with
+  | Some x -> x
+  | None -> dead
+
+(** val name :
+    (state * int) list search_tree -> (state -> int) -> state -> int option **)
+
+let name names hash s =
+  match seek (hash s) names with
+  | Some l -> option_map snd (find (fun p -> state_eqb (fst p) s) l)
+  | None -> None
+
+(** val as_good : node search_tree -> int -> int -> bool **)
+
+let as_good nodes n n' =
+  (||) ((=) n n') (existsb ((=) n) (at_node nodes n').better)
+
+(** val for_state :
+    node search_tree -> (state * int) list search_tree -> (state -> int) ->
+    int -> state -> bool **)
+
+let for_state nodes names hash n s =
+  match name names hash s with
+  | Some n' -> as_good nodes n n'
+  | None -> false
+
+(** val act_of : load -> Big_int_Z.big_int **)
+
+let act_of l =
+  Z.add (Z.add l.ndec l.npre) (Z.add l.nout l.nin)
+
+(** val mostb : load -> load -> bool **)
+
+let mostb l l' =
+  (&&)
+    ((&&)
+      ((&&) ((&&) (Z.leb l.tok l'.tok) (Z.leb l.ptok l'.ptok))
+        (Z.leb (Z.add l.ndec l.npre) (Z.add l'.ndec l'.npre)))
+      (Z.leb l.blk l'.blk)) (Z.leb l.hos l'.hos)
+
+(** val answers : instance -> bool -> load -> load -> bool **)
+
+let answers i strict =
+  let m = i.mach in
+  (fun e l ->
+  (&&)
+    ((&&) (mostb e l)
+      ((||) m.hybrid ((&&) (Z.leb e.ndec l.ndec) (Z.leb e.npre l.npre))))
+    ((||) (negb strict) (Z.leb (act_of l) (act_of e))))
+
+(** val node_ok : instance -> bool -> node search_tree -> node -> bool **)
+
+let node_ok i strict nodes x =
+  (&&)
+    ((&&)
+      ((&&) (Z.leb Big_int_Z.zero_big_int x.rated)
+        (forallb (mostb none) (x.hold :: (map snd x.edges))))
+      ((||) (negb x.ended)
+        (forallb (fun n -> (at_node nodes n).ended)
+          (x.idle :: (map fst x.edges)))))
+    (forallb (fun n ->
+      let y = at_node nodes n in
+      (&&)
+        ((&&)
+          ((&&) ((&&) (imp x.ended y.ended) (Z.leb y.rated x.rated))
+            (mostb y.hold x.hold)) (as_good nodes y.idle x.idle))
+        (forallb (fun e ->
+          existsb (fun e' ->
+            (&&) (answers i strict (snd e') (snd e))
+              (as_good nodes (fst e') (fst e))) y.edges) x.edges)) x.better)
+
+(** val name_ok :
+    instance -> objective -> bool -> node search_tree -> (state * int) list
+    search_tree -> (state -> int) -> (state * int) -> bool **)
+
+let name_ok i o strict nodes names hash =
+  let m = i.mach in
+  (fun p ->
+  let s = fst p in
+  let x = at_node nodes (snd p) in
+  (&&)
+    ((&&)
+      ((&&) ((&&) (imp (some s.over) x.ended) (Z.leb x.rated (urate o s)))
+        (mostb x.hold (held m s)))
+      (for_state nodes names hash x.idle (norm true Big_int_Z.unit_big_int s)))
+    (forallb (fun al ->
+      let s' =
+        norm true Big_int_Z.unit_big_int
+          (next m Big_int_Z.unit_big_int s (fst al))
+      in
+      existsb (fun e ->
+        (&&) (answers i strict (snd e) (snd al))
+          (for_state nodes names hash (fst e) s')) x.edges) (opts m s)))
+
+(** val usable : instance -> bool -> load -> bool **)
+
+let usable i strict =
+  let m = i.mach in
+  (fun l ->
+  (&&)
+    ((&&) (fitsb m l)
+      ((||) ((||) m.hybrid (Z.leb l.ndec Big_int_Z.zero_big_int))
+        (Z.leb l.npre Big_int_Z.zero_big_int)))
+    ((||) (negb strict) (Z.ltb Big_int_Z.zero_big_int (act_of l))))
+
+type pot = Big_int_Z.big_int search_tree * Big_int_Z.big_int
+
+(** val val0 : pot -> int -> Big_int_Z.big_int **)
+
+let val0 p n =
+  match seek n (fst p) with
+  | Some v -> v
+  | None -> Big_int_Z.zero_big_int
+
+(** val value_at :
+    Big_int_Z.big_int -> row -> pot -> node -> Big_int_Z.big_int **)
+
+let value_at scale r p x =
+  if x.ended
+  then Big_int_Z.zero_big_int
+  else Z.add (Z.mul scale x.rated)
+         (fold_right (fun e m ->
+           Z.min (Z.add (pay r (snd e)) (val0 p (fst e))) m)
+           (Z.add (pay r x.hold) (val0 p x.idle)) x.edges)
+
+(** val beyond : pot **)
+
+let beyond =
+  (Tip, Big_int_Z.zero_big_int)
+
+(** val layers_of :
+    instance -> Big_int_Z.big_int -> node search_tree -> row list -> pot list **)
+
+let layers_of i scale nodes =
+  let m = i.mach in
+  let rec layers_of0 = function
+  | [] -> []
+  | r :: rows0 ->
+    let more0 = layers_of0 rows0 in
+    let p = hd beyond more0 in
+    ((each_of (value_at scale r p) nodes),
+    (Z.add (supply m r) (snd p))) :: more0
+  in layers_of0
+
+type layer = (int list * Big_int_Z.big_int) list search_tree
+
+(** val found :
+    (int list -> int) -> layer -> int list -> Big_int_Z.big_int option **)
+
+let found hashes l nn =
+  match seek (hashes nn) l with
+  | Some l0 -> option_map snd (find (fun e -> list_eqb (=) (fst e) nn) l0)
+  | None -> None
+
+(** val all_as_good : node search_tree -> int list -> int list -> bool **)
+
+let rec all_as_good nodes nn' nn =
+  match nn' with
+  | [] -> (match nn with
+           | [] -> true
+           | _ :: _ -> false)
+  | n' :: nn'0 ->
+    (match nn with
+     | [] -> false
+     | n :: nn0 -> (&&) (as_good nodes n' n) (all_as_good nodes nn'0 nn0))
+
+(** val settled :
+    Big_int_Z.big_int -> node search_tree -> (int list -> int) -> (int list
+    -> int list) -> pot list -> layer -> int list -> Big_int_Z.big_int -> bool **)
+
+let settled target nodes hashes steer ps l nn b =
+  (||)
+    ((||) (Z.leb target b)
+      (existsb (fun p ->
+        Z.leb target (Z.add b (Z.sub (sum (val0 p) nn) (snd p)))) ps))
+    (let nn' = steer nn in
+     (&&) (all_as_good nodes nn' nn)
+       (match found hashes l (arrange nn') with
+        | Some b' -> Z.leb b' b
+        | None -> false))
+
+(** val rate_of :
+    objective -> node search_tree -> int list -> Big_int_Z.big_int **)
+
+let rate_of o nodes nn =
+  match o with
+  | Makespan -> b2z (existsb (fun n -> negb (at_node nodes n).ended) nn)
+  | _ -> sum (fun n -> (at_node nodes n).rated) nn
+
+(** val each :
+    instance -> (load -> int list -> bool) ->
+    ((int * load) * Big_int_Z.big_int list) list list -> load -> int list ->
+    Big_int_Z.big_int list -> bool **)
+
+let each i =
+  let m = i.mach in
+  let rec each0 f oo l nn slack0 =
+    match oo with
+    | [] -> f l nn
+    | os :: oo0 ->
+      forallb (fun x ->
+        let l0 = plus l (snd (fst x)) in
+        if fitsb m l0
+        then let slack1 = minus slack0 (snd x) in
+             if existsb (fun y -> Z.leb y Big_int_Z.zero_big_int) slack1
+             then true
+             else each0 f oo0 l0 ((fst (fst x)) :: nn) slack1
+        else true) os
+  in each0
+
+(** val options :
+    node search_tree -> pot list -> int -> Big_int_Z.big_int
+    list * ((int * load) * Big_int_Z.big_int list) list **)
+
+let options nodes ps n =
+  let tried =
+    map (fun e -> (e, (map (fun p -> val0 p (fst e)) ps)))
+      (at_node nodes n).edges
+  in
+  let low =
+    fold_right (fun x low -> minimum (snd x) low) (map (fun _ -> far) ps)
+      tried
+  in
+  (low, (map (fun x -> ((fst x), (minus (snd x) low))) tried))
+
+(** val slack_of :
+    Big_int_Z.big_int -> pot list -> Big_int_Z.big_int -> (Big_int_Z.big_int
+    list * ((int * load) * Big_int_Z.big_int list) list) list ->
+    Big_int_Z.big_int list **)
+
+let slack_of target ps b chosen =
+  fold_right (fun c x -> minus x (fst c))
+    (map (fun p -> Z.sub (Z.add target (snd p)) b) ps) chosen
+
+(** val item_ok :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+    -> node search_tree -> (int list -> int) -> (int list -> int list) -> pot
+    list -> layer -> (int list * Big_int_Z.big_int) -> bool **)
+
+let item_ok i o scale target strict nodes hashes steer ps l e =
+  let nn = fst e in
+  let b = Z.add (snd e) (Z.mul scale (rate_of o nodes nn)) in
+  (&&)
+    ((&&)
+      ((||) (negb (forallb (fun n -> (at_node nodes n).ended) nn))
+        (Z.leb target (snd e)))
+      (settled target nodes hashes steer ps l
+        (map (fun n -> (at_node nodes n).idle) nn) b))
+    (let chosen = map (options nodes ps) nn in
+     each i (fun l0 nn0 ->
+       (||) (negb (usable i strict l0))
+         (settled target nodes hashes steer [] l (arrange nn0) b))
+       (map snd chosen) none [] (slack_of target ps b chosen))
+
+type vector = { since : int; span : int; layers : pot list }
+
+(** val now_of : vector list -> pot list **)
+
+let now_of vs =
+  flat_map (fun v ->
+    (fun fO fS n -> if n=0 then fO () else fS (n-1))
+      (fun _ ->
+      (fun fO fS n -> if n=0 then fO () else fS (n-1))
+        (fun _ -> [])
+        (fun _ -> (hd beyond v.layers) :: [])
+        v.span)
+      (fun _ -> [])
+      v.since) vs
+
+(** val later : vector list -> vector list **)
+
+let later vs =
+  map (fun v ->
+    (fun fO fS n -> if n=0 then fO () else fS (n-1))
+      (fun _ -> { since = 0; span = (pred v.span); layers =
+      (tl v.layers) })
+      (fun n -> { since = n; span = v.span; layers = v.layers })
+      v.since) vs
+
+(** val closed :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+    -> node search_tree -> (int list -> int) -> (int list -> int list) ->
+    vector list -> layer list -> bool **)
+
+let rec closed i o scale target strict nodes hashes steer vs = function
+| [] -> true
+| l :: lL0 ->
+  let vs0 = later vs in
+  let ps = now_of vs0 in
+  (&&)
+    (forallb
+      (forallb
+        (item_ok i o scale target strict nodes hashes steer ps (hd Tip lL0)))
+      (items l []))
+    (closed i o scale target strict nodes hashes steer vs0 lL0)
 
 (** val every :
     machine -> (load -> act list -> bool) ->
@@ -1533,8 +1833,8 @@ let tickD ps k d =
     Big_int_Z.big_int -> Big_int_Z.big_int) -> 'a1 -> Big_int_Z.big_int ->
     state list -> Big_int_Z.big_int **)
 
-let worth_of q lft p0 k ss =
-  Z.sub (sum (q p0 k) ss) (lft p0 k)
+let worth_of q lft p k ss =
+  Z.sub (sum (q p k) ss) (lft p k)
 
 (** val bounded :
     Big_int_Z.big_int -> (Big_int_Z.big_int -> state list ->
@@ -1549,7 +1849,7 @@ let bounded target hash km ps q lft k ss b =
       (match pick hash km k ss with
        | Some b' -> Z.leb b' b
        | None -> false) (Z.leb target b))
-    (existsb (fun p0 -> Z.leb target (Z.add b (worth_of q lft p0 k ss))) ps)
+    (existsb (fun p -> Z.leb target (Z.add b (worth_of q lft p k ss))) ps)
 
 (** val after :
     instance -> ('a1 -> Big_int_Z.big_int -> state -> Big_int_Z.big_int) ->
@@ -1557,8 +1857,8 @@ let bounded target hash km ps q lft k ss b =
 
 let after i q =
   let m = i.mach in
-  (fun p0 k s a ->
-  q p0 (Z.add k Big_int_Z.unit_big_int)
+  (fun p k s a ->
+  q p (Z.add k Big_int_Z.unit_big_int)
     (norm true Big_int_Z.unit_big_int (next m Big_int_Z.unit_big_int s a)))
 
 (** val choices :
@@ -1570,7 +1870,7 @@ let choices i ps q =
   let m = i.mach in
   (fun k s ->
   let tried =
-    map (fun al -> (al, (map (fun p0 -> after i q p0 k s (fst al)) ps)))
+    map (fun al -> (al, (map (fun p -> after i q p k s (fst al)) ps)))
       (opts m s)
   in
   let least =
@@ -1588,9 +1888,8 @@ let choices i ps q =
 
 let slack o scale target ps lft k ss b chosen =
   fold_right (fun c x -> minus x (fst c))
-    (map (fun p0 ->
-      Z.sub
-        (Z.sub (Z.add target (lft p0 (Z.add k Big_int_Z.unit_big_int))) b)
+    (map (fun p ->
+      Z.sub (Z.sub (Z.add target (lft p (Z.add k Big_int_Z.unit_big_int))) b)
         (Z.mul scale (fee o ss Big_int_Z.unit_big_int))) ps) chosen
 
 (** val batch_ok :
@@ -1646,45 +1945,6 @@ let offset i o = match o with
 | Busy -> Big_int_Z.zero_big_int
 | _ -> sum (fun s -> Z.mul (weigh o s) s.arrived) (initial i)
 
-type vector = { rows : row list; table : entry list }
-
-(** val lefts : machine -> row list -> Big_int_Z.big_int list **)
-
-let rec lefts m = function
-| [] -> []
-| r :: rs ->
-  (Z.add (supply m r) (hd Big_int_Z.zero_big_int (lefts m rs))) :: (lefts m
-                                                                    rs)
-
-type pot = Big_int_Z.big_int list * entry list PositiveMap.t
-
-(** val prepare :
-    instance -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) ->
-    vector -> pot **)
-
-let prepare i hash v =
-  ((lefts i.mach v.rows), (build hash v.table))
-
-(** val potential :
-    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> pot ->
-    Big_int_Z.big_int -> state -> Big_int_Z.big_int **)
-
-let potential hash p0 k s =
-  p hash (snd p0) k s
-
-(** val to_come : pot -> Big_int_Z.big_int -> Big_int_Z.big_int **)
-
-let to_come p0 k =
-  nth (Z.to_nat k) (fst p0) Big_int_Z.zero_big_int
-
-(** val vector_ok :
-    instance -> objective -> Big_int_Z.big_int -> (Big_int_Z.big_int -> state
-    list -> Big_int_Z.big_int) -> vector -> bool **)
-
-let vector_ok i o scale hash v =
-  (&&) (forallb (row_ok i.mach) v.rows)
-    (forallb (entry_ok i o scale v.rows hash v.table) v.table)
-
 (** val target_of :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int ->
     Big_int_Z.big_int **)
@@ -1694,33 +1954,74 @@ let target_of i o bound scale =
     (Z.mul scale (Z.sub (Z.add bound (offset i o)) Big_int_Z.unit_big_int))
     Big_int_Z.unit_big_int
 
-(** val check :
-    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
-    -> state -> bool) -> (Big_int_Z.big_int -> state list ->
-    Big_int_Z.big_int) -> vector list -> entry list -> bool **)
+type price = { from : int; ticks : int; costs : row list }
 
-let check i o bound scale leb0 hash vectors kept =
+(** val check_slots :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+    -> node search_tree -> (state * int) list search_tree -> (state -> int)
+    -> (int list -> int) -> (int list -> int list) -> price list -> (int
+    list * Big_int_Z.big_int) list search_tree list -> bool **)
+
+let check_slots i o bound scale strict nodes names hash hashes steer prices lL =
   (&&)
     ((&&)
       ((&&)
         ((&&)
           ((&&)
-            ((&&) (Z.ltb Big_int_Z.zero_big_int scale)
-              (Z.leb Big_int_Z.unit_big_int i.mach.block))
-            (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight)
-              i.requests)) (fitsb i.mach (all_held i.mach (initial i))))
-        (match vectors with
-         | [] -> true
-         | _ :: _ -> steady i o))
-      (forallb (vector_ok i o scale hash) vectors))
+            ((&&)
+              ((&&)
+                ((&&)
+                  ((&&) (Z.ltb Big_int_Z.zero_big_int scale)
+                    (Z.leb Big_int_Z.unit_big_int i.mach.block))
+                  (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight)
+                    i.requests)) (fitsb i.mach (all_held i.mach (initial i))))
+              (steady i o))
+            (forallb (node_ok i strict nodes) (items nodes [])))
+          (forallb (forallb (name_ok i o strict nodes names hash))
+            (items names [])))
+        (forallb (fun p -> forallb (row_ok i.mach) p.costs) prices))
+      (forallb (fun s ->
+        some (name names hash (norm true Big_int_Z.zero_big_int s)))
+        (initial i)))
+    (let target = target_of i o bound scale in
+     let vs =
+       map (fun p -> { since = p.from; span = p.ticks; layers =
+         (layers_of i scale nodes p.costs) }) prices
+     in
+     let start0 =
+       map (fun s ->
+         match name names hash (norm true Big_int_Z.zero_big_int s) with
+         | Some n -> n
+         | None -> 0) (initial i)
+     in
+     (&&)
+       (settled target nodes hashes steer (now_of vs) (hd Tip lL) start0
+         Big_int_Z.zero_big_int)
+       (closed i o scale target strict nodes hashes steer vs lL))
+
+(** val nothing : empty_set -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let nothing _ _ =
+  Big_int_Z.zero_big_int
+
+(** val check :
+    instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
+    bool **)
+
+let check i o bound leb0 hash kept =
+  (&&)
+    ((&&)
+      ((&&) (Z.leb Big_int_Z.unit_big_int i.mach.block)
+        (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight) i.requests))
+      (fitsb i.mach (all_held i.mach (initial i))))
     (let km = build hash kept in
-     let ps = map (prepare i hash) vectors in
-     let target = target_of i o bound scale in
+     let target = target_of i o bound Big_int_Z.unit_big_int in
      (&&)
        (forallb
-         (kept_ok i o scale target leb0 hash km ps (potential hash) to_come)
-         kept)
-       (bounded target hash km ps (potential hash) to_come
+         (kept_ok i o Big_int_Z.unit_big_int target leb0 hash km []
+           (fun p k _ -> nothing p k) nothing) kept)
+       (bounded target hash km [] (fun p k _ -> nothing p k) nothing
          Big_int_Z.zero_big_int (origin i o leb0) Big_int_Z.zero_big_int))
 
 (** val grows : function0 -> bool **)
@@ -1733,15 +2034,15 @@ let grows f =
 (** val parts : machine -> Big_int_Z.big_int -> Big_int_Z.big_int **)
 
 let parts m x =
-  let p0 =
+  let p =
     match m.prefill_tokens with
     | Some z0 -> Some z0
     | None -> m.batch_tokens
   in
-  (match p0 with
-   | Some p1 ->
-     if (&&) m.chunked (Z.leb Big_int_Z.unit_big_int p1)
-     then ceil_div x p1
+  (match p with
+   | Some p0 ->
+     if (&&) m.chunked (Z.leb Big_int_Z.unit_big_int p0)
+     then ceil_div x p0
      else Big_int_Z.unit_big_int
    | None -> Big_int_Z.unit_big_int)
 
@@ -1766,8 +2067,8 @@ let lack s =
 
 let rec future m context = function
 | [] -> Big_int_Z.zero_big_int
-| p0 :: r0 ->
-  let (c, d) = p0 in
+| p :: r0 ->
+  let (c, d) = p in
   Z.add
     (Z.add
       (parts m
