@@ -149,9 +149,9 @@ def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
     if isinstance(certificate.proof, Alone):
         yield _line("alone", certificate.bound, *_goal(certificate.objective, len(instance.requests)))
         return
-    proof, scale, strict, before = certificate.proof, 1, False, min(request.arrival for request in instance.requests)
+    proof, scale, strict, before = certificate.proof, 1, True, min(request.arrival for request in instance.requests)
     if isinstance(proof, Slots | SlotDual):
-        scale, strict = proof.scale, getattr(proof, "strict", False)
+        scale, strict = proof.scale, isinstance(proof, Slots) and proof.strict
         for prices in proof.prices if isinstance(proof, Slots) else (proof.prices,):
             yield _line("prices", prices.since and before + prices.since)
             rows = [getattr(prices, limit.name) for limit in LIMITS]

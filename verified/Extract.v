@@ -9,5 +9,5 @@ Extract Constant Z.leb => "Big_int_Z.le_big_int".
 Extract Constant Z.ltb => "Big_int_Z.lt_big_int".
 Extraction "kvproof.ml"
   referee check check_slots simple alone  (* what is proved *)
-  sort norm initial rate fee lasts jointb nexts opts origin held urate none target_of offset every
+  sort norm initial rate fee lasts jointb nexts opts origin held urate none target_of offset every steady
   next answers usable settled rate_of each options slack_of now_of later layers_of arrange.

@@ -227,7 +227,8 @@ let by_slots inst o bound scale strict prices most =
 
 let prove inst o bound scale strict prices most =
   try
-    let proved, count = if prices = [] then prove inst o bound most else by_slots inst o bound scale strict prices most in
+    let proved, count = if prices = [] && not (steady inst o) then prove inst o bound most
+      else by_slots inst o bound scale strict (if prices = [] then [0, []] else prices) most in
     if proved then Printf.sprintf "proved %s by %d states" (Big_int_Z.string_of_big_int bound) count
     else "not proved: the checker refuses what was found"
   with
