@@ -1,7 +1,7 @@
 (* Finds a certificate for `check`. Nothing here is believed: `check` judges what it finds. *)
 open Kvproof
 exception Below of int  (* an end below the bound *)
-exception Enough  (* more states than allowed *)
+exception Enough of int  (* more states than allowed *)
 
 let big = Big_int_Z.big_int_of_int
 let int = Big_int_Z.int_of_big_int
@@ -44,7 +44,7 @@ let states inst o target most options =
   let add ss b =
     let known = Table.find_opt best (0, ss) in
     if (known = None || Option.get known > b) && b < target then begin
-      if Table.length best >= most then raise Enough;
+      if Table.length best >= most then raise (Enough most);
       Table.replace best (0, ss) b;
       let into = function None -> Some [ss, b] | Some l -> Some ((ss, b) :: l) in
       queue := Queue.update b into !queue
@@ -188,7 +188,7 @@ let layers inst o scale target strict nodes vectors start most =
     | Some b' when Big_int_Z.le_big_int b' b -> ()
     | known -> if not (settled target nodes of_nodes same ps Tip nn b) then begin
         if known = None then incr count;
-        if !count > most then raise Enough;
+        if !count > most then raise (Enough most);
         Joint.replace layer nn b
       end in
   let rec go vs layer made =
@@ -228,9 +228,9 @@ let by_slots inst o bound scale strict prices most =
 let prove inst o bound scale strict prices most =
   try
     let proved, count = if prices = [] && not (steady inst o) then prove inst o bound most
-      else by_slots inst o bound scale strict (if prices = [] then [0, []] else prices) most in
+      else by_slots inst o bound scale strict (if prices = [] then [0, []] else prices) (5 * most) in  (* a state takes less *)
     if proved then Printf.sprintf "proved %s by %d states" (Big_int_Z.string_of_big_int bound) count
     else "not proved: the checker refuses what was found"
   with
   | Below b -> Printf.sprintf "not proved: a schedule ends at %d" ((b + scale - 1) / scale - int (offset inst o))
-  | Enough -> Printf.sprintf "not proved: more than %d states" most
+  | Enough most -> Printf.sprintf "not proved: more than %d states" most
