@@ -2,35 +2,14 @@
 
    The closed set starts with the state at tick 0, and the target is the bound in units of 1/scale of the objective, one
    unit above the value before it. The potentials are vectors of prices, as many as one likes. *)
-Require Import ZArith List Bool Lia Permutation FMapPositive Spec Referee Model Check Prices Closed.
+Require Import ZArith List Bool Lia Permutation FMapPositive Spec Referee Model Check Prices Slots.
 Import ListNotations.
 Open Scope Z_scope.
 
 Definition offset I o := match o with Flow | Weighted | Ttft => sum (fun s => weigh o s * arrived s) (initial I) | _ =>
   0 end.
 
-Record vector := Vector { rows : list row; table : list entry }.
-Fixpoint lefts M rows := match rows with [] => [] | r :: rs => supply M r + hd 0 (lefts M rs) :: lefts M rs end.
-Lemma lefts_left M rows : forall n, nth n (lefts M rows) 0 = sum (supply M) (skipn n rows).
-Proof.
-  induction rows as [|r rs IH]; intros [|n]; try reflexivity; [|apply IH]. cbn [lefts nth skipn sum fold_right].
-  specialize (IH 0%nat). rewrite skipn_O in IH. unfold sum in IH. rewrite <- IH. now destruct (lefts M rs).
-Qed.
-Definition pot := (list Z * PositiveMap.t (list entry))%type.
-Definition prepare I hash v : pot := (lefts (mach I) (rows v), build hash (table v)).
-Definition potential hash (p : pot) k s := P hash (snd p) k s.
-Definition to_come (p : pot) k := nth (Z.to_nat k) (fst p) 0.
-Definition vector_ok I o scale hash v :=
-  forallb (row_ok (mach I)) (rows v) && forallb (entry_ok I o scale (rows v) hash (table v)) (table v).
 Definition target_of I o bound scale := scale * (bound + offset I o - 1) + 1.
-Definition check I o bound scale leb hash vectors kept :=
-  (0 <? scale) && (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I)
-  && fitsb (mach I) (all_held (mach I) (initial I)) && match vectors with [] => true | _ => steady I o end
-  && forallb (vector_ok I o scale hash) vectors
-  && let km := build hash kept in let ps := map (prepare I hash) vectors in let target := target_of I o bound scale in
-     forallb (kept_ok I o scale target leb hash km pot ps (potential hash) to_come) kept
-     && bounded target hash km pot ps (potential hash) to_come 0 (origin I o leb) 0.
-
 Lemma start_sum I o : summed o -> sum (at_now (end_of o) (weigh o) 0) (initial I) = 0.
 Proof. intros S. unfold initial. induction (requests I) as [|r rs IH]; cbn [map sum fold_right]; [reflexivity|].
   unfold sum in IH. rewrite IH. unfold at_now. destruct o; cbn; lia. Qed.
@@ -74,29 +53,74 @@ Proof.
   - rewrite (run_busy _ _ _ _ _ _ R). cbn [value]. lia.
 Qed.
 
-Theorem certified I o bound scale leb hash vectors kept : check I o bound scale leb hash vectors kept = true ->
+(* By prices of slots, if every batch lasts a tick. *)
+Record price := Price { from : nat; ticks : nat; costs : list row }.  (* in use from a tick on, for so many *)
+Definition check_slots I o bound scale strict nodes names hash hashes steer prices LL :=
+  (0 <? scale) && (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I)
+  && fitsb (mach I) (all_held (mach I) (initial I)) && steady I o
+  && forallb (node_ok I strict nodes) (items nodes [])
+  && forallb (forallb (name_ok I o strict nodes names hash)) (items names [])
+  && forallb (fun p => forallb (row_ok (mach I)) (costs p)) prices
+  && forallb (fun s => some (name names hash (norm true 0 s))) (initial I)
+  && let target := target_of I o bound scale in
+     let vs := map (fun p => Vector (from p) (ticks p) (layers_of I scale nodes (costs p))) prices in
+     let start := map (fun s => match name names hash (norm true 0 s) with Some n => n | None => O end) (initial I) in
+     settled target nodes hashes steer (now_of vs) (hd Tip LL) start 0
+     && closed I o scale target strict nodes hashes steer vs LL.
+Theorem certified_by_slots I o bound scale strict nodes names hash hashes steer prices LL :
+  check_slots I o bound scale strict nodes names hash hashes steer prices LL = true ->
   forall schedule v, valid I schedule (Whole o) v -> bound <= v.
 Proof.
-  unfold check. rewrite !andb_true_iff, Z.ltb_lt, Z.leb_le. intros [[[[[[S Q] W] RM] ST] VS] [K B]] bs v (zz & d & R & F & ->).
-  set (target := target_of I o bound scale) in *. set (ps := map (prepare I hash) vectors) in *.
-  assert (ps = [] \/ steady I o = true) as PS by (unfold ps; destruct vectors; [now left|now right]).
-  assert (forall k ss b, pick hash (build hash kept) k ss = Some b -> In (Entry k ss b) kept) as KI by (intros; eapply pick_in; eauto).
-  assert (forall p, In p ps -> forall now ss bs zz d, run I now ss bs zz d -> 0 <= now -> Forall R11 zz -> good ss ->
-    room I ss -> worth_of pot (potential hash) to_come p now (map (norm true now) ss) <= scale * meter I o now ss bs) as SD.
-  { intros p H now ss bs' zz' d' R' N F' G RM'. apply in_map_iff in H. destruct H as (w & <- & H).
-    rewrite forallb_forall in VS. specialize (VS w H). unfold vector_ok in VS. apply andb_true_iff in VS. destruct VS as [V1 V2].
-    assert (steady I o = true) as ST' by (destruct vectors; [destruct H|exact ST]).
-    pose proof (worth_run I o scale (rows w) hash (table w) V1 ltac:(lia) ltac:(lia) V2 now ss bs' zz' d' ST' R' N F' G RM') as X.
-    unfold worth_of, to_come, potential, prepare. cbn [fst snd]. rewrite lefts_left. exact X. }
-  assert (Permutation (map (norm (timed o) 0) (initial I)) (origin I o leb)) as OP by (unfold origin; now rewrite sort_perm).
-  assert (clk pot ps 0 = 0) as C0 by (unfold clk; destruct (clocked pot ps); reflexivity).
-  rewrite <- C0 in B at 1.
-  pose proof (bounded_cases I o scale target leb hash kept (build hash kept) pot ps (potential hash) to_come KI K PS SD 0 (initial I) _ 0 OP B) as X.
-  pose proof (closed_run I o scale target leb hash kept (build hash kept) pot ps (potential hash) to_come
-    ltac:(lia) ltac:(lia) KI K PS SD 0 (initial I) bs zz d R (Z.le_refl 0) F (start_good I W) RM 0 X) as Y.
-  pose proof (value_meter _ o _ _ _ R F) as V. cbn [result]. unfold target, target_of in Y. nia.
+  unfold check_slots. cbv zeta. rewrite !andb_true_iff, Z.ltb_lt, Z.leb_le.
+  intros [[[[[[[[[S Q] W] RM] ST] NO] NA] PR] NM] [B C]] bs v (zz & d & R & F & ->).
+  set (vs := map _ prices) in *. set (start := map _ (initial I)) in *.
+  assert (Forall (vector_sound I o scale nodes names hash) vs) as VS.
+  { apply Forall_forall. intros w H. apply in_map_iff in H. destruct H as (p & <- & H). rewrite forallb_forall in PR.
+    specialize (PR p H). intros x X. cbn [layers] in X. clear - X PR Q S ST NO NA. revert x X.
+    induction (costs p) as [|r rows IH]; cbn [layers_of]; [intros x []|]. intros x [<-|X].
+    - exact (sound_layers I o scale strict nodes names hash ltac:(lia) ltac:(lia) ST NO NA (r :: rows) PR).
+    - apply IH; [|exact X]. cbn [forallb] in PR. now apply andb_true_iff in PR. }
+  assert (Forall2 (stands nodes names hash) (map (norm true 0) (initial I)) start) as SS.
+  { unfold start. clear - NM. induction (initial I) as [|s ss IH]; cbn [map]; constructor.
+    - cbn [forallb] in NM. apply andb_true_iff in NM. destruct NM as [A _].
+      destruct (name names hash (norm true 0 s)) as [n|] eqn:E; [now apply by_name|discriminate].
+    - apply IH. cbn [forallb] in NM. now apply andb_true_iff in NM. }
+  assert (0 < block (mach I)) as BK by lia. assert (0 <= scale) as SC by lia.
+  pose proof (settled_reaches I o scale _ nodes names hash hashes SC steer _ _ _ _
+    (now_sound I o scale strict nodes names hash BK SC ST NO NA vs VS)
+    (closed_reaches I o scale _ strict nodes names hash hashes BK SC ST NO NA steer LL vs VS C) B) as X.
+  specialize (X 0 (initial I) start bs zz d R F (start_good I W) RM SS (Permutation_refl start)). cbn [fst snd] in X.
+  pose proof (value_meter _ o _ _ _ R F) as V. cbn [result]. unfold target_of in X. nia.
 Qed.
-Corollary no_schedule_below I o bound scale leb hash vectors kept : check I o bound scale leb hash vectors kept = true ->
+Corollary no_schedule_below_slots I o bound scale strict nodes names hash hashes steer prices LL :
+  check_slots I o bound scale strict nodes names hash hashes steer prices LL = true ->
   forall schedule v, referee I schedule (Whole o) = Some v -> bound <= v.
-Proof. intros C bs v H. apply (certified _ _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
+Proof. intros C bs v H. apply (certified_by_slots _ _ _ _ _ _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
+
+(* By states alone. *)
+Require Import Closed.
+Definition nothing (p : Empty_set) (k : Z) := 0.
+Definition check I o bound leb hash kept :=
+  (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I) && fitsb (mach I) (all_held (mach I) (initial I))
+  && let km := build hash kept in let target := target_of I o bound 1 in
+     forallb (kept_ok I o 1 target leb hash km Empty_set [] (fun p k _ => nothing p k) nothing) kept
+     && bounded target hash km Empty_set [] (fun p k _ => nothing p k) nothing 0 (origin I o leb) 0.
+Theorem certified I o bound leb hash kept : check I o bound leb hash kept = true ->
+  forall schedule v, valid I schedule (Whole o) v -> bound <= v.
+Proof.
+  unfold check. cbv zeta. rewrite !andb_true_iff, Z.leb_le. intros [[[Q W] RM] [K B]] bs v (zz & d & R & F & ->).
+  set (target := target_of I o bound 1) in *. set (q := fun (p : Empty_set) k (_ : state) => nothing p k) in *.
+  assert (forall k ss b, pick hash (build hash kept) k ss = Some b -> In (Entry k ss b) kept) as KI by (intros; eapply pick_in; eauto).
+  assert (forall p, In p [] -> forall now ss bs zz d, run I now ss bs zz d -> 0 <= now -> Forall R11 zz -> good ss ->
+    room I ss -> worth_of Empty_set q nothing p now (map (norm true now) ss) <= 1 * meter I o now ss bs) as SD by (intros p []).
+  assert (Permutation (map (norm (timed o) 0) (initial I)) (origin I o leb)) as OP by (unfold origin; now rewrite sort_perm).
+  pose proof (bounded_cases I o 1 target leb hash kept (build hash kept) Empty_set [] q nothing KI K (or_introl eq_refl) SD 0 (initial I) _ 0 OP B) as X.
+  pose proof (closed_run I o 1 target leb hash kept (build hash kept) Empty_set [] q nothing
+    ltac:(lia) ltac:(lia) KI K (or_introl eq_refl) SD 0 (initial I) bs zz d R (Z.le_refl 0) F (start_good I W) RM 0 X) as Y.
+  pose proof (value_meter _ o _ _ _ R F) as V. cbn [result]. unfold target, target_of in Y. lia.
+Qed.
+Corollary no_schedule_below I o bound leb hash kept : check I o bound leb hash kept = true ->
+  forall schedule v, referee I schedule (Whole o) = Some v -> bound <= v.
+Proof. intros C bs v H. apply (certified _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
 Print Assumptions no_schedule_below.
+Print Assumptions no_schedule_below_slots.

@@ -4,18 +4,10 @@
    A potential says what a joint state is worth: a sum over its requests, less a number (`worth`). Several may be used;
    the largest counts. The batches of a state are tried request by request; once the acts chosen and the best of those to
    come show by one potential that the target is reached, the rest is skipped (`every`). *)
-Require Import ZArith List Bool Lia Permutation FMapPositive Spec Referee Model Check Prices.
+Require Import ZArith List Bool Lia Permutation FMapPositive Spec Referee Model Check Prices Slots.
 Import ListNotations.
 Open Scope Z_scope.
 
-Definition far := 2 ^ 62.
-Fixpoint minus (xs ys : list Z) := match xs, ys with x :: xs, y :: ys => x - y :: minus xs ys | _, _ => [] end.
-Lemma minus_map {A} (f g : A -> Z) l : minus (map f l) (map g l) = map (fun x => f x - g x) l.
-Proof. induction l as [|x l IH]; cbn; [reflexivity|now rewrite IH]. Qed.
-Fixpoint minimum (xs ys : list Z) :=
-  match xs, ys with x :: xs, y :: ys => Z.min x y :: minimum xs ys | _, _ => [] end.
-Lemma minimum_map {A} (f g : A -> Z) l : minimum (map f l) (map g l) = map (fun x => Z.min (f x) (g x)) l.
-Proof. induction l as [|x l IH]; cbn; [reflexivity|now rewrite IH]. Qed.
 Fixpoint every M (f : load -> list act -> bool) (os : list (list ((act * load) * list Z))) l aa slack {struct os} :=
   match os with
   | [] => f l aa
@@ -145,8 +137,6 @@ Section Closed.
   Qed.
 
   (* --- Along a run ------------------------------------------------------------------------------------------------ *)
-  Lemma sum_perm (f : state -> Z) ss kk : Permutation ss kk -> sum f ss = sum f kk.
-  Proof. unfold sum. induction 1; cbn; lia. Qed.
   Lemma rate_perm ss kk : Permutation ss kk -> rate o ss = rate o kk.
   Proof.
     intros H. unfold rate. destruct o; try reflexivity; try now apply sum_perm. f_equal.
@@ -189,21 +179,11 @@ Section Closed.
     - right. right. apply existsb_exists in B. destruct B as (p & A & B). exists p. split; [exact A|].
       apply Z.leb_le in B. rewrite (clk_on p now A) in B. rewrite (ps_timed p A) in H. now rewrite (worth_perm p now _ _ H).
   Qed.
-  Lemma meter_nonneg now ss bs zz d : run I now ss bs zz d -> good ss -> 0 <= meter I o now ss bs.
-  Proof.
-    induction 1 as [now ss|now ss t aa bs zz d T L J D R IH]; intros G; cbn [meter]; [lia|]. fold D.
-    specialize (IH (good_next I _ _ _ G)). unfold R1 in T.
-    assert (0 <= sum (urate o) ss) as U.
-    { clear - G. induction G as [|s ss F _ IH]; cbn [sum fold_right]; [lia|]. unfold sum in IH.
-      pose proof (urate_nonneg o s F). lia. }
-    pose proof (urate_le o ss). assert (1 <= D) by apply lasts_1.
-    assert (0 <= fee o ss D) by (unfold fee; destruct o; try lia; nia). nia.
-  Qed.
   Lemma enough now ss bs zz d b : run I now ss bs zz d -> 0 <= now -> Forall R11 zz -> good ss -> room I ss ->
     Enough now ss b -> target <= b + scale * meter I o now ss bs.
   Proof.
     intros R N F G RM [H|(p & A & H)].
-    - pose proof (meter_nonneg _ _ _ _ _ R G). nia.
+    - pose proof (meter_nonneg I o _ _ _ _ _ R G). nia.
     - pose proof (sound p A _ _ _ _ _ R N F G RM). lia.
   Qed.
   Lemma start_batch t ss aa kk b D : kept_ok (Entry (clk t) kk b) = true -> Permutation (map (norm (timed o) t) ss) kk ->

@@ -1,5 +1,5 @@
 (* The program: kvproof.ml and kvproof.mli, in which numbers are zarith's and lists are counted by OCaml's integers. *)
-Require Import Spec Referee Model Check Prices Closed Bound Alone Worth OneMachine Divide Tokens Levels Shares.
+Require Import Spec Referee Model Check Prices Slots Closed Bound Alone Worth OneMachine Divide Tokens Levels Shares.
 Require Extraction ExtrOcamlBasic ExtrOcamlZBigInt ExtrOcamlNatInt.
 Require Import ZArith.
 Extract Constant Z.to_nat =>
@@ -8,6 +8,7 @@ Extract Constant Z.of_nat => "Big_int_Z.big_int_of_int".
 Extract Constant Z.leb => "Big_int_Z.le_big_int".
 Extract Constant Z.ltb => "Big_int_Z.lt_big_int".
 Extraction "kvproof.ml"
-  referee check simple alone shares_ok  (* what is proved *)
-  sort norm initial rate fee lasts jointb next nexts opts origin held pay steady none target_of offset lefts every
+  referee check check_slots simple alone shares_ok  (* what is proved *)
+  sort norm initial rate fee lasts jointb nexts opts origin held urate none target_of offset every steady
+  next answers usable settled rate_of each options slack_of now_of later layers_of arrange
   pieces once unit_of supply_of rated_of.

@@ -1,4 +1,6 @@
 
+type empty_set = |
+
 (** val negb : bool -> bool **)
 
 let negb = function
@@ -33,6 +35,10 @@ type comparison =
 | Lt
 | Gt
 
+(** val pred : int -> int **)
+
+let pred = fun n -> Stdlib.max 0 (n-1)
+
 module Coq__1 = struct
  (** val add : int -> int -> int **)let rec add = (+)
 end
@@ -42,6 +48,14 @@ include Coq__1
 
 let eqb b1 b2 =
   if b1 then b2 else if b2 then false else true
+
+module Nat =
+ struct
+  (** val ltb : int -> int -> bool **)
+
+  let ltb n m =
+    (<=) (Stdlib.Int.succ n) m
+ end
 
 module Pos =
  struct
@@ -62,29 +76,29 @@ module Pos =
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-      (fun p0 ->
+      (fun p ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
         (fun q ->
         (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-        (add_carry p0 q))
-        (fun q -> Big_int_Z.mult_int_big_int 2 (add_carry p0 q))
+        (add_carry p q))
+        (fun q -> Big_int_Z.mult_int_big_int 2 (add_carry p q))
         (fun _ ->
         (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-        (succ p0))
+        (succ p))
         y)
-      (fun p0 ->
+      (fun p ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-        (fun q -> Big_int_Z.mult_int_big_int 2 (add_carry p0 q))
+        (fun q -> Big_int_Z.mult_int_big_int 2 (add_carry p q))
         (fun q ->
         (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-        (add p0 q))
-        (fun _ -> Big_int_Z.mult_int_big_int 2 (succ p0))
+        (add p q))
+        (fun _ -> Big_int_Z.mult_int_big_int 2 (succ p))
         y)
       (fun _ ->
       (fun f2p1 f2p f1 p ->
@@ -108,12 +122,12 @@ module Pos =
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-      (fun p0 ->
+      (fun p ->
       (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-      (Big_int_Z.mult_int_big_int 2 p0))
-      (fun p0 ->
+      (Big_int_Z.mult_int_big_int 2 p))
+      (fun p ->
       (fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-      (pred_double p0))
+      (pred_double p))
       (fun _ -> Big_int_Z.unit_big_int)
       x
 
@@ -147,27 +161,27 @@ module Pos =
 
   (** val eqb : Big_int_Z.big_int -> Big_int_Z.big_int -> bool **)
 
-  let rec eqb p0 q =
+  let rec eqb p q =
     (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-      (fun p1 ->
+      (fun p0 ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-        (fun q0 -> eqb p1 q0)
+        (fun q0 -> eqb p0 q0)
         (fun _ -> false)
         (fun _ -> false)
         q)
-      (fun p1 ->
+      (fun p0 ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
         (fun _ -> false)
-        (fun q0 -> eqb p1 q0)
+        (fun q0 -> eqb p0 q0)
         (fun _ -> false)
         q)
       (fun _ ->
@@ -179,19 +193,19 @@ module Pos =
         (fun _ -> false)
         (fun _ -> true)
         q)
-      p0
+      p
 
   (** val iter_op : ('a1 -> 'a1 -> 'a1) -> Big_int_Z.big_int -> 'a1 -> 'a1 **)
 
-  let rec iter_op op p0 a =
+  let rec iter_op op p a =
     (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-      (fun p1 -> op a (iter_op op p1 (op a a)))
-      (fun p1 -> iter_op op p1 (op a a))
+      (fun p0 -> op a (iter_op op p0 (op a a)))
+      (fun p0 -> iter_op op p0 (op a a))
       (fun _ -> a)
-      p0
+      p
 
   (** val to_nat : Big_int_Z.big_int -> int **)
 
@@ -216,8 +230,8 @@ module Z =
   if s = 0 then fO () else if s > 0 then fp z
   else fn (Big_int_Z.minus_big_int z))
       (fun _ -> Big_int_Z.zero_big_int)
-      (fun p0 -> (Big_int_Z.mult_int_big_int 2 p0))
-      (fun p0 -> Big_int_Z.minus_big_int (Big_int_Z.mult_int_big_int 2 p0))
+      (fun p -> (Big_int_Z.mult_int_big_int 2 p))
+      (fun p -> Big_int_Z.minus_big_int (Big_int_Z.mult_int_big_int 2 p))
       x
 
   (** val succ_double : Big_int_Z.big_int -> Big_int_Z.big_int **)
@@ -227,10 +241,10 @@ module Z =
   if s = 0 then fO () else if s > 0 then fp z
   else fn (Big_int_Z.minus_big_int z))
       (fun _ -> Big_int_Z.unit_big_int)
-      (fun p0 ->
+      (fun p ->
       ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-      p0))
-      (fun p0 -> Big_int_Z.minus_big_int (Pos.pred_double p0))
+      p))
+      (fun p -> Big_int_Z.minus_big_int (Pos.pred_double p))
       x
 
   (** val pred_double : Big_int_Z.big_int -> Big_int_Z.big_int **)
@@ -240,10 +254,9 @@ module Z =
   if s = 0 then fO () else if s > 0 then fp z
   else fn (Big_int_Z.minus_big_int z))
       (fun _ -> Big_int_Z.minus_big_int Big_int_Z.unit_big_int)
-      (fun p0 -> (Pos.pred_double p0))
-      (fun p0 -> Big_int_Z.minus_big_int
-      ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-      p0))
+      (fun p -> (Pos.pred_double p))
+      (fun p -> Big_int_Z.minus_big_int
+      ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x)) p))
       x
 
   (** val pos_sub :
@@ -254,23 +267,23 @@ module Z =
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-      (fun p0 ->
+      (fun p ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-        (fun q -> double (pos_sub p0 q))
-        (fun q -> succ_double (pos_sub p0 q))
-        (fun _ -> (Big_int_Z.mult_int_big_int 2 p0))
+        (fun q -> double (pos_sub p q))
+        (fun q -> succ_double (pos_sub p q))
+        (fun _ -> (Big_int_Z.mult_int_big_int 2 p))
         y)
-      (fun p0 ->
+      (fun p ->
       (fun f2p1 f2p f1 p ->
   if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
   let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
   if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
-        (fun q -> pred_double (pos_sub p0 q))
-        (fun q -> double (pos_sub p0 q))
-        (fun _ -> (Pos.pred_double p0))
+        (fun q -> pred_double (pos_sub p q))
+        (fun q -> double (pos_sub p q))
+        (fun _ -> (Pos.pred_double p))
         y)
       (fun _ ->
       (fun f2p1 f2p f1 p ->
@@ -317,7 +330,7 @@ module Z =
   if s = 0 then fO () else if s > 0 then fp z
   else fn (Big_int_Z.minus_big_int z))
       (fun _ -> Big_int_Z.unit_big_int)
-      (fun p0 -> pow_pos x p0)
+      (fun p -> pow_pos x p)
       (fun _ -> Big_int_Z.zero_big_int)
       y
 
@@ -426,6 +439,12 @@ let hd default = function
 | [] -> default
 | x :: _ -> x
 
+(** val tl : 'a1 list -> 'a1 list **)
+
+let tl = function
+| [] -> []
+| _ :: m -> m
+
 (** val nth : int -> 'a1 list -> 'a1 -> 'a1 **)
 
 let rec nth n l default =
@@ -503,7 +522,7 @@ let rec filter f = function
 
 let rec find f = function
 | [] -> None
-| x :: tl -> if f x then Some x else find f tl
+| x :: tl0 -> if f x then Some x else find f tl0
 
 (** val seq : int -> int -> int list **)
 
@@ -767,8 +786,8 @@ let next m e s a =
                       rest = []; ready = s.ready; window = None; due = false;
                       going = false; first = f; over = (Some e); arrived =
                       s.arrived; wt = s.wt }
-                  | p0 :: r ->
-                    let (c, d) = p0 in
+                  | p :: r ->
+                    let (c, d) = p in
                     { known =
                     (Z.add (Z.add s.known Big_int_Z.unit_big_int) c.returns);
                     device = m0; host = h; todo = d; rest = r; ready =
@@ -1050,7 +1069,7 @@ let rec runb i now ss = function
   if (&&) ((&&) (Z.leb now t0) (localsb i.mach t0 ss aa)) (jointb i.mach l)
   then let d = lasts i.cost l in
        (match runb i (Z.add t0 d) (nexts i.mach (Z.add t0 d) ss aa) bs0 with
-        | Some p0 -> let (zz, d0) = p0 in Some (zz, (Z.add d d0))
+        | Some p -> let (zz, d0) = p in Some (zz, (Z.add d d0))
         | None -> None)
   else None
 
@@ -1059,8 +1078,8 @@ let rec runb i now ss = function
 
 let referee i bs g =
   match runb i Big_int_Z.zero_big_int (initial i) bs with
-  | Some p0 ->
-    let (zz, d) = p0 in
+  | Some p ->
+    let (zz, d) = p in
     if forallb (fun s -> some s.over) zz then Some (result g zz d) else None
   | None -> None
 
@@ -1321,13 +1340,6 @@ type row = { pblk : Big_int_Z.big_int; phos : Big_int_Z.big_int;
              ptk : Big_int_Z.big_int; ppt : Big_int_Z.big_int;
              prq : Big_int_Z.big_int }
 
-(** val zero : row **)
-
-let zero =
-  { pblk = Big_int_Z.zero_big_int; phos = Big_int_Z.zero_big_int; ptk =
-    Big_int_Z.zero_big_int; ppt = Big_int_Z.zero_big_int; prq =
-    Big_int_Z.zero_big_int }
-
 (** val pay : row -> load -> Big_int_Z.big_int **)
 
 let pay r l =
@@ -1359,9 +1371,9 @@ let supply m r =
 
 (** val priced : Big_int_Z.big_int -> Big_int_Z.big_int option -> bool **)
 
-let priced p0 l =
-  (&&) (Z.leb Big_int_Z.zero_big_int p0)
-    ((||) (some l) (Z.eqb p0 Big_int_Z.zero_big_int))
+let priced p l =
+  (&&) (Z.leb Big_int_Z.zero_big_int p)
+    ((||) (some l) (Z.eqb p Big_int_Z.zero_big_int))
 
 (** val row_ok : machine -> row -> bool **)
 
@@ -1423,25 +1435,6 @@ let sort leb0 ss =
 let steady i o =
   (&&) (timed o) (unit_cost i.cost)
 
-(** val slot : row list -> Big_int_Z.big_int -> row **)
-
-let slot rows0 k =
-  nth (Z.to_nat k) rows0 zero
-
-(** val tick : Big_int_Z.big_int -> Big_int_Z.big_int **)
-
-let tick k =
-  Z.add k Big_int_Z.unit_big_int
-
-(** val p :
-    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
-    PositiveMap.t -> Big_int_Z.big_int -> state -> Big_int_Z.big_int **)
-
-let p hash tm k s =
-  match pick hash tm k (s :: []) with
-  | Some v -> v
-  | None -> Big_int_Z.zero_big_int
-
 (** val urate : objective -> state -> Big_int_Z.big_int **)
 
 let urate o s =
@@ -1450,41 +1443,32 @@ let urate o s =
   | Busy -> Big_int_Z.zero_big_int
   | _ -> if0 (negb (some (end_of o s))) (weigh o s)
 
-(** val entry_ok :
-    instance -> objective -> Big_int_Z.big_int -> row list ->
-    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
-    entry -> bool **)
+type 'a search_tree =
+| Tip
+| Fork of 'a search_tree * int * 'a * 'a search_tree
 
-let entry_ok i o scale rows0 hash table0 =
-  let m = i.mach in
-  let tm = build hash table0 in
-  (fun e ->
-  match e.states with
-  | [] -> false
-  | s :: l ->
-    (match l with
-     | [] ->
-       (&&)
-         ((&&)
-           ((&&) (Z.leb Big_int_Z.zero_big_int e.clock)
-             (Z.leb Big_int_Z.zero_big_int e.mark_of))
-           ((||) (negb (some s.over))
-             (Z.eqb e.mark_of Big_int_Z.zero_big_int)))
-         (let r = slot rows0 e.clock in
-          let k = tick e.clock in
-          let c = Z.sub e.mark_of (Z.mul scale (urate o s)) in
-          (&&)
-            (Z.leb c
-              (Z.add (pay r (held m s))
-                (p hash tm k (norm true Big_int_Z.unit_big_int s))))
-            (forallb (fun al ->
-              Z.leb c
-                (Z.add (pay r (snd al))
-                  (p hash tm k
-                    (norm true Big_int_Z.unit_big_int
-                      (next m Big_int_Z.unit_big_int s (fst al))))))
-              (opts m s)))
-     | _ :: _ -> false))
+(** val seek : int -> 'a1 search_tree -> 'a1 option **)
+
+let rec seek n = function
+| Tip -> None
+| Fork (l, k, x, h) ->
+  if (=) n k then Some x else if Nat.ltb n k then seek n l else seek n h
+
+(** val each_of : ('a1 -> 'a2) -> 'a1 search_tree -> 'a2 search_tree **)
+
+let rec each_of f = function
+| Tip -> Tip
+| Fork (l, k, x, h) -> Fork ((each_of f l), k, (f x), (each_of f h))
+
+(** val items : 'a1 search_tree -> 'a1 list -> 'a1 list **)
+
+let rec items t0 more0 =
+  match t0 with
+  | Tip -> more0
+  | Fork (l, _, x, h) -> items l (x :: (items h more0))
+
+type node = { idle : int; ended : bool; rated : Big_int_Z.big_int;
+              hold : load; edges : (int * load) list; better : int list }
 
 (** val far : Big_int_Z.big_int **)
 
@@ -1518,6 +1502,322 @@ let rec minimum xs ys =
     (match ys with
      | [] -> []
      | y :: ys0 -> (Z.min x y) :: (minimum xs0 ys0))
+
+(** val place_in : int -> int list -> int list **)
+
+let rec place_in n ns = match ns with
+| [] -> n :: []
+| x :: xs -> if (<=) n x then n :: ns else x :: (place_in n xs)
+
+(** val arrange : int list -> int list **)
+
+let arrange ns =
+  fold_right place_in [] ns
+
+(** val dead : node **)
+
+let dead =
+  { idle = 0; ended = false; rated = Big_int_Z.zero_big_int; hold = none;
+    edges = []; better = [] }
+
+(** val at_node : node search_tree -> int -> node **)
+
+let at_node nodes n =
+  match seek n nodes with
+  | Some x -> x
+  | None -> dead
+
+(** val name :
+    (state * int) list search_tree -> (state -> int) -> state -> int option **)
+
+let name names hash s =
+  match seek (hash s) names with
+  | Some l -> option_map snd (find (fun p -> state_eqb (fst p) s) l)
+  | None -> None
+
+(** val as_good : node search_tree -> int -> int -> bool **)
+
+let as_good nodes n n' =
+  (||) ((=) n n') (existsb ((=) n) (at_node nodes n').better)
+
+(** val for_state :
+    node search_tree -> (state * int) list search_tree -> (state -> int) ->
+    int -> state -> bool **)
+
+let for_state nodes names hash n s =
+  match name names hash s with
+  | Some n' -> as_good nodes n n'
+  | None -> false
+
+(** val act_of : load -> Big_int_Z.big_int **)
+
+let act_of l =
+  Z.add (Z.add l.ndec l.npre) (Z.add l.nout l.nin)
+
+(** val mostb : load -> load -> bool **)
+
+let mostb l l' =
+  (&&)
+    ((&&)
+      ((&&) ((&&) (Z.leb l.tok l'.tok) (Z.leb l.ptok l'.ptok))
+        (Z.leb (Z.add l.ndec l.npre) (Z.add l'.ndec l'.npre)))
+      (Z.leb l.blk l'.blk)) (Z.leb l.hos l'.hos)
+
+(** val answers : instance -> bool -> load -> load -> bool **)
+
+let answers i strict =
+  let m = i.mach in
+  (fun e l ->
+  (&&)
+    ((&&) (mostb e l)
+      ((||) m.hybrid ((&&) (Z.leb e.ndec l.ndec) (Z.leb e.npre l.npre))))
+    ((||) (negb strict) (Z.leb (act_of l) (act_of e))))
+
+(** val node_ok : instance -> bool -> node search_tree -> node -> bool **)
+
+let node_ok i strict nodes x =
+  (&&)
+    ((&&)
+      ((&&) (Z.leb Big_int_Z.zero_big_int x.rated)
+        (forallb (mostb none) (x.hold :: (map snd x.edges))))
+      ((||) (negb x.ended)
+        (forallb (fun n -> (at_node nodes n).ended)
+          (x.idle :: (map fst x.edges)))))
+    (forallb (fun n ->
+      let y = at_node nodes n in
+      (&&)
+        ((&&)
+          ((&&) ((&&) (imp x.ended y.ended) (Z.leb y.rated x.rated))
+            (mostb y.hold x.hold)) (as_good nodes y.idle x.idle))
+        (forallb (fun e ->
+          existsb (fun e' ->
+            (&&) (answers i strict (snd e') (snd e))
+              (as_good nodes (fst e') (fst e))) y.edges) x.edges)) x.better)
+
+(** val name_ok :
+    instance -> objective -> bool -> node search_tree -> (state * int) list
+    search_tree -> (state -> int) -> (state * int) -> bool **)
+
+let name_ok i o strict nodes names hash =
+  let m = i.mach in
+  (fun p ->
+  let s = fst p in
+  let x = at_node nodes (snd p) in
+  (&&)
+    ((&&)
+      ((&&) ((&&) (imp (some s.over) x.ended) (Z.leb x.rated (urate o s)))
+        (mostb x.hold (held m s)))
+      (for_state nodes names hash x.idle (norm true Big_int_Z.unit_big_int s)))
+    (forallb (fun al ->
+      let s' =
+        norm true Big_int_Z.unit_big_int
+          (next m Big_int_Z.unit_big_int s (fst al))
+      in
+      existsb (fun e ->
+        (&&) (answers i strict (snd e) (snd al))
+          (for_state nodes names hash (fst e) s')) x.edges) (opts m s)))
+
+(** val usable : instance -> bool -> load -> bool **)
+
+let usable i strict =
+  let m = i.mach in
+  (fun l ->
+  (&&)
+    ((&&) (fitsb m l)
+      ((||) ((||) m.hybrid (Z.leb l.ndec Big_int_Z.zero_big_int))
+        (Z.leb l.npre Big_int_Z.zero_big_int)))
+    ((||) (negb strict) (Z.ltb Big_int_Z.zero_big_int (act_of l))))
+
+type pot = Big_int_Z.big_int search_tree * Big_int_Z.big_int
+
+(** val val0 : pot -> int -> Big_int_Z.big_int **)
+
+let val0 p n =
+  match seek n (fst p) with
+  | Some v -> v
+  | None -> Big_int_Z.zero_big_int
+
+(** val value_at :
+    Big_int_Z.big_int -> row -> pot -> node -> Big_int_Z.big_int **)
+
+let value_at scale r p x =
+  if x.ended
+  then Big_int_Z.zero_big_int
+  else Z.add (Z.mul scale x.rated)
+         (fold_right (fun e m ->
+           Z.min (Z.add (pay r (snd e)) (val0 p (fst e))) m)
+           (Z.add (pay r x.hold) (val0 p x.idle)) x.edges)
+
+(** val beyond : pot **)
+
+let beyond =
+  (Tip, Big_int_Z.zero_big_int)
+
+(** val layers_of :
+    instance -> Big_int_Z.big_int -> node search_tree -> row list -> pot list **)
+
+let layers_of i scale nodes =
+  let m = i.mach in
+  let rec layers_of0 = function
+  | [] -> []
+  | r :: rows0 ->
+    let more0 = layers_of0 rows0 in
+    let p = hd beyond more0 in
+    ((each_of (value_at scale r p) nodes),
+    (Z.add (supply m r) (snd p))) :: more0
+  in layers_of0
+
+type layer = (int list * Big_int_Z.big_int) list search_tree
+
+(** val found :
+    (int list -> int) -> layer -> int list -> Big_int_Z.big_int option **)
+
+let found hashes l nn =
+  match seek (hashes nn) l with
+  | Some l0 -> option_map snd (find (fun e -> list_eqb (=) (fst e) nn) l0)
+  | None -> None
+
+(** val all_as_good : node search_tree -> int list -> int list -> bool **)
+
+let rec all_as_good nodes nn' nn =
+  match nn' with
+  | [] -> (match nn with
+           | [] -> true
+           | _ :: _ -> false)
+  | n' :: nn'0 ->
+    (match nn with
+     | [] -> false
+     | n :: nn0 -> (&&) (as_good nodes n' n) (all_as_good nodes nn'0 nn0))
+
+(** val settled :
+    Big_int_Z.big_int -> node search_tree -> (int list -> int) -> (int list
+    -> int list) -> pot list -> layer -> int list -> Big_int_Z.big_int -> bool **)
+
+let settled target nodes hashes steer ps l nn b =
+  (||)
+    ((||) (Z.leb target b)
+      (existsb (fun p ->
+        Z.leb target (Z.add b (Z.sub (sum (val0 p) nn) (snd p)))) ps))
+    (let nn' = steer nn in
+     (&&) (all_as_good nodes nn' nn)
+       (match found hashes l (arrange nn') with
+        | Some b' -> Z.leb b' b
+        | None -> false))
+
+(** val rate_of :
+    objective -> node search_tree -> int list -> Big_int_Z.big_int **)
+
+let rate_of o nodes nn =
+  match o with
+  | Makespan -> b2z (existsb (fun n -> negb (at_node nodes n).ended) nn)
+  | _ -> sum (fun n -> (at_node nodes n).rated) nn
+
+(** val each :
+    instance -> (load -> int list -> bool) ->
+    ((int * load) * Big_int_Z.big_int list) list list -> load -> int list ->
+    Big_int_Z.big_int list -> bool **)
+
+let each i =
+  let m = i.mach in
+  let rec each0 f oo l nn slack0 =
+    match oo with
+    | [] -> f l nn
+    | os :: oo0 ->
+      forallb (fun x ->
+        let l0 = plus l (snd (fst x)) in
+        if fitsb m l0
+        then let slack1 = minus slack0 (snd x) in
+             if existsb (fun y -> Z.leb y Big_int_Z.zero_big_int) slack1
+             then true
+             else each0 f oo0 l0 ((fst (fst x)) :: nn) slack1
+        else true) os
+  in each0
+
+(** val options :
+    node search_tree -> pot list -> int -> Big_int_Z.big_int
+    list * ((int * load) * Big_int_Z.big_int list) list **)
+
+let options nodes ps n =
+  let tried =
+    map (fun e -> (e, (map (fun p -> val0 p (fst e)) ps)))
+      (at_node nodes n).edges
+  in
+  let low =
+    fold_right (fun x low -> minimum (snd x) low) (map (fun _ -> far) ps)
+      tried
+  in
+  (low, (map (fun x -> ((fst x), (minus (snd x) low))) tried))
+
+(** val slack_of :
+    Big_int_Z.big_int -> pot list -> Big_int_Z.big_int -> (Big_int_Z.big_int
+    list * ((int * load) * Big_int_Z.big_int list) list) list ->
+    Big_int_Z.big_int list **)
+
+let slack_of target ps b chosen =
+  fold_right (fun c x -> minus x (fst c))
+    (map (fun p -> Z.sub (Z.add target (snd p)) b) ps) chosen
+
+(** val item_ok :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+    -> node search_tree -> (int list -> int) -> (int list -> int list) -> pot
+    list -> layer -> (int list * Big_int_Z.big_int) -> bool **)
+
+let item_ok i o scale target strict nodes hashes steer ps l e =
+  let nn = fst e in
+  let b = Z.add (snd e) (Z.mul scale (rate_of o nodes nn)) in
+  (&&)
+    ((&&)
+      ((||) (negb (forallb (fun n -> (at_node nodes n).ended) nn))
+        (Z.leb target (snd e)))
+      (settled target nodes hashes steer ps l
+        (map (fun n -> (at_node nodes n).idle) nn) b))
+    (let chosen = map (options nodes ps) nn in
+     each i (fun l0 nn0 ->
+       (||) (negb (usable i strict l0))
+         (settled target nodes hashes steer [] l (arrange nn0) b))
+       (map snd chosen) none [] (slack_of target ps b chosen))
+
+type vector = { since : int; span : int; layers : pot list }
+
+(** val now_of : vector list -> pot list **)
+
+let now_of vs =
+  flat_map (fun v ->
+    (fun fO fS n -> if n=0 then fO () else fS (n-1))
+      (fun _ ->
+      (fun fO fS n -> if n=0 then fO () else fS (n-1))
+        (fun _ -> [])
+        (fun _ -> (hd beyond v.layers) :: [])
+        v.span)
+      (fun _ -> [])
+      v.since) vs
+
+(** val later : vector list -> vector list **)
+
+let later vs =
+  map (fun v ->
+    (fun fO fS n -> if n=0 then fO () else fS (n-1))
+      (fun _ -> { since = 0; span = (pred v.span); layers =
+      (tl v.layers) })
+      (fun n -> { since = n; span = v.span; layers = v.layers })
+      v.since) vs
+
+(** val closed :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+    -> node search_tree -> (int list -> int) -> (int list -> int list) ->
+    vector list -> layer list -> bool **)
+
+let rec closed i o scale target strict nodes hashes steer vs = function
+| [] -> true
+| l :: lL0 ->
+  let vs0 = later vs in
+  let ps = now_of vs0 in
+  (&&)
+    (forallb
+      (forallb
+        (item_ok i o scale target strict nodes hashes steer ps (hd Tip lL0)))
+      (items l []))
+    (closed i o scale target strict nodes hashes steer vs0 lL0)
 
 (** val every :
     machine -> (load -> act list -> bool) ->
@@ -1554,8 +1854,8 @@ let tickD ps k d =
     Big_int_Z.big_int -> Big_int_Z.big_int) -> 'a1 -> Big_int_Z.big_int ->
     state list -> Big_int_Z.big_int **)
 
-let worth_of q lft p0 k ss =
-  Z.sub (sum (q p0 k) ss) (lft p0 k)
+let worth_of q lft p k ss =
+  Z.sub (sum (q p k) ss) (lft p k)
 
 (** val bounded :
     Big_int_Z.big_int -> (Big_int_Z.big_int -> state list ->
@@ -1570,7 +1870,7 @@ let bounded target hash km ps q lft k ss b =
       (match pick hash km k ss with
        | Some b' -> Z.leb b' b
        | None -> false) (Z.leb target b))
-    (existsb (fun p0 -> Z.leb target (Z.add b (worth_of q lft p0 k ss))) ps)
+    (existsb (fun p -> Z.leb target (Z.add b (worth_of q lft p k ss))) ps)
 
 (** val after :
     instance -> ('a1 -> Big_int_Z.big_int -> state -> Big_int_Z.big_int) ->
@@ -1578,8 +1878,8 @@ let bounded target hash km ps q lft k ss b =
 
 let after i q =
   let m = i.mach in
-  (fun p0 k s a ->
-  q p0 (Z.add k Big_int_Z.unit_big_int)
+  (fun p k s a ->
+  q p (Z.add k Big_int_Z.unit_big_int)
     (norm true Big_int_Z.unit_big_int (next m Big_int_Z.unit_big_int s a)))
 
 (** val choices :
@@ -1591,7 +1891,7 @@ let choices i ps q =
   let m = i.mach in
   (fun k s ->
   let tried =
-    map (fun al -> (al, (map (fun p0 -> after i q p0 k s (fst al)) ps)))
+    map (fun al -> (al, (map (fun p -> after i q p k s (fst al)) ps)))
       (opts m s)
   in
   let least0 =
@@ -1609,9 +1909,8 @@ let choices i ps q =
 
 let slack o scale target ps lft k ss b chosen =
   fold_right (fun c x -> minus x (fst c))
-    (map (fun p0 ->
-      Z.sub
-        (Z.sub (Z.add target (lft p0 (Z.add k Big_int_Z.unit_big_int))) b)
+    (map (fun p ->
+      Z.sub (Z.sub (Z.add target (lft p (Z.add k Big_int_Z.unit_big_int))) b)
         (Z.mul scale (fee o ss Big_int_Z.unit_big_int))) ps) chosen
 
 (** val batch_ok :
@@ -1667,45 +1966,6 @@ let offset i o = match o with
 | Busy -> Big_int_Z.zero_big_int
 | _ -> sum (fun s -> Z.mul (weigh o s) s.arrived) (initial i)
 
-type vector = { rows : row list; table : entry list }
-
-(** val lefts : machine -> row list -> Big_int_Z.big_int list **)
-
-let rec lefts m = function
-| [] -> []
-| r :: rs ->
-  (Z.add (supply m r) (hd Big_int_Z.zero_big_int (lefts m rs))) :: (lefts m
-                                                                    rs)
-
-type pot = Big_int_Z.big_int list * entry list PositiveMap.t
-
-(** val prepare :
-    instance -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) ->
-    vector -> pot **)
-
-let prepare i hash v =
-  ((lefts i.mach v.rows), (build hash v.table))
-
-(** val potential :
-    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> pot ->
-    Big_int_Z.big_int -> state -> Big_int_Z.big_int **)
-
-let potential hash p0 k s =
-  p hash (snd p0) k s
-
-(** val to_come : pot -> Big_int_Z.big_int -> Big_int_Z.big_int **)
-
-let to_come p0 k =
-  nth (Z.to_nat k) (fst p0) Big_int_Z.zero_big_int
-
-(** val vector_ok :
-    instance -> objective -> Big_int_Z.big_int -> (Big_int_Z.big_int -> state
-    list -> Big_int_Z.big_int) -> vector -> bool **)
-
-let vector_ok i o scale hash v =
-  (&&) (forallb (row_ok i.mach) v.rows)
-    (forallb (entry_ok i o scale v.rows hash v.table) v.table)
-
 (** val target_of :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int ->
     Big_int_Z.big_int **)
@@ -1715,33 +1975,74 @@ let target_of i o bound scale =
     (Z.mul scale (Z.sub (Z.add bound (offset i o)) Big_int_Z.unit_big_int))
     Big_int_Z.unit_big_int
 
-(** val check :
-    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
-    -> state -> bool) -> (Big_int_Z.big_int -> state list ->
-    Big_int_Z.big_int) -> vector list -> entry list -> bool **)
+type price = { from : int; ticks : int; costs : row list }
 
-let check i o bound scale leb0 hash vectors kept =
+(** val check_slots :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+    -> node search_tree -> (state * int) list search_tree -> (state -> int)
+    -> (int list -> int) -> (int list -> int list) -> price list -> (int
+    list * Big_int_Z.big_int) list search_tree list -> bool **)
+
+let check_slots i o bound scale strict nodes names hash hashes steer prices0 lL =
   (&&)
     ((&&)
       ((&&)
         ((&&)
           ((&&)
-            ((&&) (Z.ltb Big_int_Z.zero_big_int scale)
-              (Z.leb Big_int_Z.unit_big_int i.mach.block))
-            (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight)
-              i.requests)) (fitsb i.mach (all_held i.mach (initial i))))
-        (match vectors with
-         | [] -> true
-         | _ :: _ -> steady i o))
-      (forallb (vector_ok i o scale hash) vectors))
+            ((&&)
+              ((&&)
+                ((&&)
+                  ((&&) (Z.ltb Big_int_Z.zero_big_int scale)
+                    (Z.leb Big_int_Z.unit_big_int i.mach.block))
+                  (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight)
+                    i.requests)) (fitsb i.mach (all_held i.mach (initial i))))
+              (steady i o))
+            (forallb (node_ok i strict nodes) (items nodes [])))
+          (forallb (forallb (name_ok i o strict nodes names hash))
+            (items names [])))
+        (forallb (fun p -> forallb (row_ok i.mach) p.costs) prices0))
+      (forallb (fun s ->
+        some (name names hash (norm true Big_int_Z.zero_big_int s)))
+        (initial i)))
+    (let target = target_of i o bound scale in
+     let vs =
+       map (fun p -> { since = p.from; span = p.ticks; layers =
+         (layers_of i scale nodes p.costs) }) prices0
+     in
+     let start0 =
+       map (fun s ->
+         match name names hash (norm true Big_int_Z.zero_big_int s) with
+         | Some n -> n
+         | None -> 0) (initial i)
+     in
+     (&&)
+       (settled target nodes hashes steer (now_of vs) (hd Tip lL) start0
+         Big_int_Z.zero_big_int)
+       (closed i o scale target strict nodes hashes steer vs lL))
+
+(** val nothing : empty_set -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let nothing _ _ =
+  Big_int_Z.zero_big_int
+
+(** val check :
+    instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
+    bool **)
+
+let check i o bound leb0 hash kept =
+  (&&)
+    ((&&)
+      ((&&) (Z.leb Big_int_Z.unit_big_int i.mach.block)
+        (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight) i.requests))
+      (fitsb i.mach (all_held i.mach (initial i))))
     (let km = build hash kept in
-     let ps = map (prepare i hash) vectors in
-     let target = target_of i o bound scale in
+     let target = target_of i o bound Big_int_Z.unit_big_int in
      (&&)
        (forallb
-         (kept_ok i o scale target leb0 hash km ps (potential hash) to_come)
-         kept)
-       (bounded target hash km ps (potential hash) to_come
+         (kept_ok i o Big_int_Z.unit_big_int target leb0 hash km []
+           (fun p k _ -> nothing p k) nothing) kept)
+       (bounded target hash km [] (fun p k _ -> nothing p k) nothing
          Big_int_Z.zero_big_int (origin i o leb0) Big_int_Z.zero_big_int))
 
 (** val grows : function0 -> bool **)
@@ -1754,15 +2055,15 @@ let grows f =
 (** val parts : machine -> Big_int_Z.big_int -> Big_int_Z.big_int **)
 
 let parts m x =
-  let p0 =
+  let p =
     match m.prefill_tokens with
     | Some z0 -> Some z0
     | None -> m.batch_tokens
   in
-  (match p0 with
-   | Some p1 ->
-     if (&&) m.chunked (Z.leb Big_int_Z.unit_big_int p1)
-     then ceil_div x p1
+  (match p with
+   | Some p0 ->
+     if (&&) m.chunked (Z.leb Big_int_Z.unit_big_int p0)
+     then ceil_div x p0
      else Big_int_Z.unit_big_int
    | None -> Big_int_Z.unit_big_int)
 
@@ -1787,8 +2088,8 @@ let lack s =
 
 let rec future m context = function
 | [] -> Big_int_Z.zero_big_int
-| p0 :: r0 ->
-  let (c, d) = p0 in
+| p :: r0 ->
+  let (c, d) = p in
   Z.add
     (Z.add
       (parts m
@@ -1981,9 +2282,9 @@ type prices = { c_tok : Big_int_Z.big_int; c_gen : Big_int_Z.big_int;
 
 (** val priced0 : prices -> bool **)
 
-let priced0 p0 =
+let priced0 p =
   forallb (Z.leb Big_int_Z.zero_big_int)
-    (p0.c_tok :: (p0.c_gen :: (p0.c_dec :: (p0.c_pre :: (p0.c_dkv :: (p0.c_pkv :: (p0.c_pairs :: (p0.c_ptok :: (p0.c_blk :: (p0.c_pack :: (p0.packs :: [])))))))))))
+    (p.c_tok :: (p.c_gen :: (p.c_dec :: (p.c_pre :: (p.c_dkv :: (p.c_pkv :: (p.c_pairs :: (p.c_ptok :: (p.c_blk :: (p.c_pack :: (p.packs :: [])))))))))))
 
 (** val room_of : machine -> Big_int_Z.big_int **)
 
@@ -2003,10 +2304,10 @@ let packing m k x =
 
 (** val pack : machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int **)
 
-let pack m p0 x =
-  if Z.eqb p0.c_pack Big_int_Z.zero_big_int
+let pack m p x =
+  if Z.eqb p.c_pack Big_int_Z.zero_big_int
   then Big_int_Z.zero_big_int
-  else packing m p0.packs x
+  else packing m p.packs x
 
 (** val blocks_of : machine -> Big_int_Z.big_int -> Big_int_Z.big_int **)
 
@@ -2059,69 +2360,67 @@ let e_of s last =
     machine -> prices -> Big_int_Z.big_int -> bool -> Big_int_Z.big_int ->
     Big_int_Z.big_int **)
 
-let fixed m p0 s last k =
+let fixed m p s last k =
   let e = e_of s last in
   let n = parts_to m k e in
   Z.add
     (Z.add
-      (Z.add (Z.add p0.c_gen (Z.mul p0.c_pack (pack m p0 (blocks_of m s))))
-        (Z.mul p0.c_pre n)) (Z.mul p0.c_blk (held_in m (Z.to_nat n) e)))
+      (Z.add (Z.add p.c_gen (Z.mul p.c_pack (pack m p (blocks_of m s))))
+        (Z.mul p.c_pre n)) (Z.mul p.c_blk (held_in m (Z.to_nat n) e)))
     (if0 last
-      (Z.add
-        (Z.add p0.c_dec (Z.mul p0.c_dkv (Z.sub s Big_int_Z.unit_big_int)))
-        (Z.mul p0.c_blk (blocks_of m s))))
+      (Z.add (Z.add p.c_dec (Z.mul p.c_dkv (Z.sub s Big_int_Z.unit_big_int)))
+        (Z.mul p.c_blk (blocks_of m s))))
 
 (** val moved :
     prices -> Big_int_Z.big_int -> bool -> Big_int_Z.big_int ->
     Big_int_Z.big_int **)
 
-let moved p0 s last x =
+let moved p s last x =
   let e = e_of s last in
   Z.add
-    (Z.add (Z.add (Z.mul p0.c_tok (Z.sub s x)) (Z.mul p0.c_ptok (Z.sub e x)))
-      (Z.mul p0.c_pairs (Z.sub (Z.mul e e) (Z.mul x x))))
-    (if0 (Z.ltb x e) (Z.mul p0.c_pkv x))
+    (Z.add (Z.add (Z.mul p.c_tok (Z.sub s x)) (Z.mul p.c_ptok (Z.sub e x)))
+      (Z.mul p.c_pairs (Z.sub (Z.mul e e) (Z.mul x x))))
+    (if0 (Z.ltb x e) (Z.mul p.c_pkv x))
 
 (** val form :
     machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
     Big_int_Z.big_int -> Big_int_Z.big_int **)
 
-let form m p0 s k last x =
-  Z.add (fixed m p0 s last k) (moved p0 s last x)
+let form m p s k last x =
+  Z.add (fixed m p s last k) (moved p s last x)
 
 (** val forms :
     machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int ->
     Big_int_Z.big_int list **)
 
-let forms m p0 s k =
+let forms m p s k =
   app
     (if (||)
           ((&&) (Z.eqb k (Z.sub s Big_int_Z.unit_big_int))
             (Z.ltb Big_int_Z.zero_big_int k))
           ((&&) m.chunked (Z.ltb Big_int_Z.unit_big_int s))
-     then (form m p0 s k true k) :: []
+     then (form m p s k true k) :: []
      else [])
     (app
       (if (||)
             (Z.leb k
               (Z.sub s (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)))
             (Z.leb k Big_int_Z.zero_big_int)
-       then (form m p0 s k false k) :: []
+       then (form m p s k false k) :: []
        else if m.partial
-            then (form m p0 s k false
+            then (form m p s k false
                    (Z.sub s (Big_int_Z.mult_int_big_int 2
                      Big_int_Z.unit_big_int))) :: []
             else [])
       (if Z.ltb Big_int_Z.zero_big_int k
-       then (form m p0 s k false Big_int_Z.zero_big_int) :: (if (&&)
-                                                                  m.chunked
-                                                                  (Z.ltb
-                                                                    Big_int_Z.unit_big_int
-                                                                    s)
-                                                             then (form m p0
-                                                                    s k true
-                                                                    Big_int_Z.zero_big_int) :: []
-                                                             else [])
+       then (form m p s k false Big_int_Z.zero_big_int) :: (if (&&) m.chunked
+                                                                 (Z.ltb
+                                                                   Big_int_Z.unit_big_int
+                                                                   s)
+                                                            then (form m p s
+                                                                   k true
+                                                                   Big_int_Z.zero_big_int) :: []
+                                                            else [])
        else []))
 
 (** val least : Big_int_Z.big_int list -> Big_int_Z.big_int **)
@@ -2134,21 +2433,25 @@ let least = function
     machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int ->
     Big_int_Z.big_int **)
 
-let worth m p0 s k =
-  least (forms m p0 s k)
+let worth m p s k =
+  least (forms m p s k)
 
-type piece = { from : Big_int_Z.big_int; amount : Big_int_Z.big_int;
+type piece = { from0 : Big_int_Z.big_int; amount : Big_int_Z.big_int;
                behind : Big_int_Z.big_int }
 
 type job = { ends : Big_int_Z.big_int; left : piece list }
+
+(* serves : logical inductive *)
+(* with constructors : no_job each *)
+
 
 (** val counted :
     Big_int_Z.big_int -> Big_int_Z.big_int -> job list -> Big_int_Z.big_int **)
 
 let counted h k js =
   sum (fun j ->
-    sum (fun p0 ->
-      if0 ((&&) (Z.leb h p0.from) (Z.leb k p0.behind)) p0.amount) j.left) js
+    sum (fun p -> if0 ((&&) (Z.leb h p.from0) (Z.leb k p.behind)) p.amount)
+      j.left) js
 
 (** val early :
     Big_int_Z.big_int -> (Big_int_Z.big_int * Big_int_Z.big_int) list ->
@@ -2171,12 +2474,12 @@ let rec early now = function
 
 let rec merge l1 = match l1 with
 | [] -> (fun l2 -> l2)
-| p0 :: t1 ->
-  let (r, w) = p0 in
+| p :: t1 ->
+  let (r, w) = p in
   let rec go l2 = match l2 with
   | [] -> l1
-  | p1 :: t2 ->
-    let (q, v) = p1 in
+  | p0 :: t2 ->
+    let (q, v) = p0 in
     if Z.ltb r q
     then (r, w) :: (merge t1 l2)
     else if Z.eqb r q
@@ -2188,17 +2491,17 @@ let rec merge l1 = match l1 with
 
 let rec rising = function
 | [] -> true
-| p0 :: m ->
-  let (r, _) = p0 in
+| p :: m ->
+  let (r, _) = p in
   (match m with
    | [] -> true
-   | p1 :: _ -> let (q, _) = p1 in (&&) (Z.ltb r q) (rising m))
+   | p0 :: _ -> let (q, _) = p0 in (&&) (Z.ltb r q) (rising m))
 
 (** val pairs_of :
     piece list -> (Big_int_Z.big_int * Big_int_Z.big_int) list **)
 
 let pairs_of ps =
-  map (fun p0 -> (p0.from, p0.amount)) ps
+  map (fun p -> (p.from0, p.amount)) ps
 
 (** val line : function0 -> prices **)
 
@@ -2282,7 +2585,7 @@ let most_prefill m =
   match match m.prefill_tokens with
         | Some z0 -> Some z0
         | None -> m.batch_tokens with
-  | Some p0 -> p0
+  | Some p -> p
   | None -> Big_int_Z.zero_big_int
 
 (** val supply_of : machine -> resource -> Big_int_Z.big_int **)
@@ -2300,17 +2603,17 @@ let supply_of m = function
     Big_int_Z.big_int -> prices -> Big_int_Z.big_int -> prices ->
     Big_int_Z.big_int -> prices **)
 
-let blend x p0 y r z0 =
-  { c_tok = (Z.add (Z.mul x p0.c_tok) (Z.mul y r.c_tok)); c_gen =
-    (Z.add (Z.mul x p0.c_gen) (Z.mul y r.c_gen)); c_dec =
-    (Z.add (Z.mul x p0.c_dec) (Z.mul y r.c_dec)); c_pre =
-    (Z.add (Z.mul x p0.c_pre) (Z.mul y r.c_pre)); c_dkv =
-    (Z.add (Z.mul x p0.c_dkv) (Z.mul y r.c_dkv)); c_pkv =
-    (Z.add (Z.mul x p0.c_pkv) (Z.mul y r.c_pkv)); c_pairs =
-    (Z.add (Z.mul x p0.c_pairs) (Z.mul y r.c_pairs)); c_ptok =
-    (Z.add (Z.add (Z.mul x p0.c_ptok) (Z.mul y r.c_ptok)) z0); c_blk =
-    (Z.add (Z.mul x p0.c_blk) (Z.mul y r.c_blk)); c_pack =
-    (Z.mul y r.c_pack); packs = r.packs }
+let blend x p y r z0 =
+  { c_tok = (Z.add (Z.mul x p.c_tok) (Z.mul y r.c_tok)); c_gen =
+    (Z.add (Z.mul x p.c_gen) (Z.mul y r.c_gen)); c_dec =
+    (Z.add (Z.mul x p.c_dec) (Z.mul y r.c_dec)); c_pre =
+    (Z.add (Z.mul x p.c_pre) (Z.mul y r.c_pre)); c_dkv =
+    (Z.add (Z.mul x p.c_dkv) (Z.mul y r.c_dkv)); c_pkv =
+    (Z.add (Z.mul x p.c_pkv) (Z.mul y r.c_pkv)); c_pairs =
+    (Z.add (Z.mul x p.c_pairs) (Z.mul y r.c_pairs)); c_ptok =
+    (Z.add (Z.add (Z.mul x p.c_ptok) (Z.mul y r.c_ptok)) z0); c_blk =
+    (Z.add (Z.mul x p.c_blk) (Z.mul y r.c_blk)); c_pack = (Z.mul y r.c_pack);
+    packs = r.packs }
 
 (** val room_pre : machine -> Big_int_Z.big_int **)
 
@@ -2352,24 +2655,24 @@ let rec following s n r =
   grow (Z.to_nat n) s
     (match r with
      | [] -> []
-     | p0 :: r0 ->
-       let (c, d) = p0 in
+     | p :: r0 ->
+       let (c, d) = p in
        let e = Z.add s n in
        let k = Z.add (Z.add e Big_int_Z.unit_big_int) c.returns in
        { wait = c.duration; at_known = k; from_kv =
        (if is_h Discard (Some c.handled) then Big_int_Z.zero_big_int else e) } :: 
        (following k (Z.sub d Big_int_Z.unit_big_int) r0))
 
-(** val to_come0 : state -> token list **)
+(** val to_come : state -> token list **)
 
-let to_come0 s =
+let to_come s =
   following s.known (Z.sub s.todo Big_int_Z.unit_big_int) s.rest
 
-(** val span :
+(** val span0 :
     instance -> (prices * Big_int_Z.big_int) list -> Big_int_Z.big_int ->
     Big_int_Z.big_int -> Big_int_Z.big_int **)
 
-let span i =
+let span0 i =
   let m = i.mach in
   (fun spans s k ->
   fold_right (fun f x -> Z.max (ceil_div (worth m (fst f) s k) (snd f)) x)
@@ -2386,7 +2689,7 @@ let pause_of real w =
 
 let length_of i real spans l =
   sum (fun x ->
-    Z.add (pause_of real x.wait) (span i spans x.at_known x.from_kv)) l
+    Z.add (pause_of real x.wait) (span0 i spans x.at_known x.from_kv)) l
 
 (** val clock0 :
     bool -> Big_int_Z.big_int -> Big_int_Z.big_int -> state ->
@@ -2395,11 +2698,11 @@ let length_of i real spans l =
 let clock0 real now c s =
   if real then Z.max now s.ready else c
 
-type rated = Big_int_Z.big_int * piece list
+type rated0 = Big_int_Z.big_int * piece list
 
-(** val beyond : Big_int_Z.big_int option -> rated -> bool **)
+(** val beyond0 : Big_int_Z.big_int option -> rated0 -> bool **)
 
-let beyond a x =
+let beyond0 a x =
   match a with
   | Some a0 -> Z.leb a0 (fst x)
   | None -> false
@@ -2409,10 +2712,10 @@ let beyond a x =
     (Big_int_Z.big_int * piece list) -> bool **)
 
 let newly a t0 x =
-  (&&) (Z.leb t0 (fst x)) (negb (beyond a x))
+  (&&) (Z.leb t0 (fst x)) (negb (beyond0 a x))
 
 (** val climb :
-    rated list -> Big_int_Z.big_int option -> Big_int_Z.big_int list ->
+    rated0 list -> Big_int_Z.big_int option -> Big_int_Z.big_int list ->
     (Big_int_Z.big_int * Big_int_Z.big_int) list -> Big_int_Z.big_int **)
 
 let rec climb xs a levels acc =
@@ -2434,12 +2737,12 @@ let rec falling = function
 | t0 :: levels0 ->
   (&&) (Z.leb (hd Big_int_Z.zero_big_int levels0) t0) (falling levels0)
 
-(** val in_order : rated -> bool **)
+(** val in_order : rated0 -> bool **)
 
 let in_order x =
   (&&)
     ((&&) (rising (pairs_of (snd x)))
-      (forallb (fun p0 -> Z.leb Big_int_Z.zero_big_int p0.amount) (snd x)))
+      (forallb (fun p -> Z.leb Big_int_Z.zero_big_int p.amount) (snd x)))
     (Z.leb Big_int_Z.zero_big_int (fst x))
 
 (** val well : instance -> bool **)
@@ -2464,7 +2767,7 @@ let own_spans i =
 
 let tokens_of s =
   { wait = Big_int_Z.zero_big_int; at_known = s.known; from_kv =
-    (kv s) } :: (to_come0 s)
+    (kv s) } :: (to_come s)
 
 (** val clock_0 : bool -> state -> Big_int_Z.big_int **)
 
@@ -2482,10 +2785,10 @@ let placed i real q den spans =
   | [] -> []
   | y :: l0 ->
     let { wait = w; at_known = n; from_kv = k } = y in
-    let d = span i spans n k in
+    let d = span0 i spans n k in
     let u = Z.add t0 (pause_of real w) in
     let rest0 = Z.sub len (Z.add (pause_of real w) d) in
-    { from = (Z.mul den u); amount = (worth m q n k); behind =
+    { from0 = (Z.mul den u); amount = (worth m q n k); behind =
     (Z.mul den rest0) } :: (placed0 (Z.add u d) rest0 l0)
   in placed0
 
@@ -2516,8 +2819,8 @@ let resource_ok m r =
 
 let work_in i =
   let m = i.mach in
-  (fun p0 ->
-  sum (fun s -> sum (fun x -> worth m p0 x.at_known x.from_kv) (tokens_of s))
+  (fun p ->
+  sum (fun s -> sum (fun x -> worth m p x.at_known x.from_kv) (tokens_of s))
     (initial i))
 
 (** val fewest :
@@ -2602,17 +2905,17 @@ let least_of i f r =
 
 let rated_of i o f r q s =
   let ps = pieces i true (mixed i.mach f r) (den_of i f r) (own_spans i) s in
-  let w = sum (fun p0 -> p0.amount) ps in
+  let w = sum (fun p -> p.amount) ps in
   ((if Z.eqb w Big_int_Z.zero_big_int
     then Big_int_Z.zero_big_int
     else Z.div (Z.mul q (weigh o s)) w), ps)
 
 (** val own_part :
     instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
-    state -> rated -> Big_int_Z.big_int **)
+    state -> rated0 -> Big_int_Z.big_int **)
 
 let own_part i o f r q s x =
-  let w = sum (fun p0 -> p0.amount) (snd x) in
+  let w = sum (fun p -> p.amount) (snd x) in
   if Z.eqb w Big_int_Z.zero_big_int
   then Z.mul
          (Z.mul
@@ -2623,11 +2926,11 @@ let own_part i o f r q s x =
   else Z.mul (fst x)
          (Z.add (Z.mul (least_of i f r) w)
            (Z.mul (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)
-             (sum (fun p0 -> Z.mul p0.amount p0.behind) (snd x))))
+             (sum (fun p -> Z.mul p.amount p.behind) (snd x))))
 
 (** val own_parts :
     instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
-    state list -> rated list -> Big_int_Z.big_int **)
+    state list -> rated0 list -> Big_int_Z.big_int **)
 
 let rec own_parts i o f r q ss xs =
   match ss with
@@ -2653,8 +2956,8 @@ let flow_ok i o f r q levels bound =
             ((&&)
               ((&&) ((&&) (well i) (resource_ok i.mach r))
                 (priced0 (mixed i.mach f r)))
-              (forallb (fun p0 -> priced0 (fst p0)) (own_spans i)))
-            (is_flow o)) (Z.ltb Big_int_Z.zero_big_int q)) (falling levels))
+              (forallb (fun p -> priced0 (fst p)) (own_spans i))) (is_flow o))
+          (Z.ltb Big_int_Z.zero_big_int q)) (falling levels))
       (forallb in_order xs))
     (Z.ltb
       (Z.mul

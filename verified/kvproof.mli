@@ -1,4 +1,6 @@
 
+type empty_set = |
+
 val negb : bool -> bool
 
 val option_map : ('a1 -> 'a2) -> 'a1 option -> 'a2 option
@@ -14,9 +16,16 @@ type comparison =
 | Lt
 | Gt
 
+val pred : int -> int
+
 val add : int -> int -> int
 
 val eqb : bool -> bool -> bool
+
+module Nat :
+ sig
+  val ltb : int -> int -> bool
+ end
 
 module Pos :
  sig
@@ -98,6 +107,8 @@ module Z :
  end
 
 val hd : 'a1 -> 'a1 list -> 'a1
+
+val tl : 'a1 list -> 'a1 list
 
 val nth : int -> 'a1 list -> 'a1 -> 'a1
 
@@ -371,8 +382,6 @@ type row = { pblk : Big_int_Z.big_int; phos : Big_int_Z.big_int;
              ptk : Big_int_Z.big_int; ppt : Big_int_Z.big_int;
              prq : Big_int_Z.big_int }
 
-val zero : row
-
 val pay : row -> load -> Big_int_Z.big_int
 
 val lim : Big_int_Z.big_int option -> Big_int_Z.big_int
@@ -395,20 +404,20 @@ val sort : (state -> state -> bool) -> state list -> state list
 
 val steady : instance -> objective -> bool
 
-val slot : row list -> Big_int_Z.big_int -> row
-
-val tick : Big_int_Z.big_int -> Big_int_Z.big_int
-
-val p :
-  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
-  PositiveMap.t -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
-
 val urate : objective -> state -> Big_int_Z.big_int
 
-val entry_ok :
-  instance -> objective -> Big_int_Z.big_int -> row list ->
-  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
-  entry -> bool
+type 'a search_tree =
+| Tip
+| Fork of 'a search_tree * int * 'a * 'a search_tree
+
+val seek : int -> 'a1 search_tree -> 'a1 option
+
+val each_of : ('a1 -> 'a2) -> 'a1 search_tree -> 'a2 search_tree
+
+val items : 'a1 search_tree -> 'a1 list -> 'a1 list
+
+type node = { idle : int; ended : bool; rated : Big_int_Z.big_int;
+              hold : load; edges : (int * load) list; better : int list }
 
 val far : Big_int_Z.big_int
 
@@ -417,6 +426,89 @@ val minus :
 
 val minimum :
   Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list
+
+val place_in : int -> int list -> int list
+
+val arrange : int list -> int list
+
+val dead : node
+
+val at_node : node search_tree -> int -> node
+
+val name :
+  (state * int) list search_tree -> (state -> int) -> state -> int option
+
+val as_good : node search_tree -> int -> int -> bool
+
+val for_state :
+  node search_tree -> (state * int) list search_tree -> (state -> int) -> int
+  -> state -> bool
+
+val act_of : load -> Big_int_Z.big_int
+
+val mostb : load -> load -> bool
+
+val answers : instance -> bool -> load -> load -> bool
+
+val node_ok : instance -> bool -> node search_tree -> node -> bool
+
+val name_ok :
+  instance -> objective -> bool -> node search_tree -> (state * int) list
+  search_tree -> (state -> int) -> (state * int) -> bool
+
+val usable : instance -> bool -> load -> bool
+
+type pot = Big_int_Z.big_int search_tree * Big_int_Z.big_int
+
+val val0 : pot -> int -> Big_int_Z.big_int
+
+val value_at : Big_int_Z.big_int -> row -> pot -> node -> Big_int_Z.big_int
+
+val beyond : pot
+
+val layers_of :
+  instance -> Big_int_Z.big_int -> node search_tree -> row list -> pot list
+
+type layer = (int list * Big_int_Z.big_int) list search_tree
+
+val found : (int list -> int) -> layer -> int list -> Big_int_Z.big_int option
+
+val all_as_good : node search_tree -> int list -> int list -> bool
+
+val settled :
+  Big_int_Z.big_int -> node search_tree -> (int list -> int) -> (int list ->
+  int list) -> pot list -> layer -> int list -> Big_int_Z.big_int -> bool
+
+val rate_of : objective -> node search_tree -> int list -> Big_int_Z.big_int
+
+val each :
+  instance -> (load -> int list -> bool) -> ((int * load) * Big_int_Z.big_int
+  list) list list -> load -> int list -> Big_int_Z.big_int list -> bool
+
+val options :
+  node search_tree -> pot list -> int -> Big_int_Z.big_int
+  list * ((int * load) * Big_int_Z.big_int list) list
+
+val slack_of :
+  Big_int_Z.big_int -> pot list -> Big_int_Z.big_int -> (Big_int_Z.big_int
+  list * ((int * load) * Big_int_Z.big_int list) list) list ->
+  Big_int_Z.big_int list
+
+val item_ok :
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
+  node search_tree -> (int list -> int) -> (int list -> int list) -> pot list
+  -> layer -> (int list * Big_int_Z.big_int) -> bool
+
+type vector = { since : int; span : int; layers : pot list }
+
+val now_of : vector list -> pot list
+
+val later : vector list -> vector list
+
+val closed :
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
+  node search_tree -> (int list -> int) -> (int list -> int list) -> vector
+  list -> layer list -> bool
 
 val every :
   machine -> (load -> act list -> bool) -> ((act * load) * Big_int_Z.big_int
@@ -474,34 +566,23 @@ val origin : instance -> objective -> (state -> state -> bool) -> state list
 
 val offset : instance -> objective -> Big_int_Z.big_int
 
-type vector = { rows : row list; table : entry list }
-
-val lefts : machine -> row list -> Big_int_Z.big_int list
-
-type pot = Big_int_Z.big_int list * entry list PositiveMap.t
-
-val prepare :
-  instance -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) ->
-  vector -> pot
-
-val potential :
-  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> pot ->
-  Big_int_Z.big_int -> state -> Big_int_Z.big_int
-
-val to_come : pot -> Big_int_Z.big_int -> Big_int_Z.big_int
-
-val vector_ok :
-  instance -> objective -> Big_int_Z.big_int -> (Big_int_Z.big_int -> state
-  list -> Big_int_Z.big_int) -> vector -> bool
-
 val target_of :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int ->
   Big_int_Z.big_int
 
+type price = { from : int; ticks : int; costs : row list }
+
+val check_slots :
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
+  node search_tree -> (state * int) list search_tree -> (state -> int) ->
+  (int list -> int) -> (int list -> int list) -> price list -> (int
+  list * Big_int_Z.big_int) list search_tree list -> bool
+
+val nothing : empty_set -> Big_int_Z.big_int -> Big_int_Z.big_int
+
 val check :
-  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
-  -> state -> bool) -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int)
-  -> vector list -> entry list -> bool
+  instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list -> bool
 
 val grows : function0 -> bool
 
@@ -605,10 +686,14 @@ val worth :
   machine -> prices -> Big_int_Z.big_int -> Big_int_Z.big_int ->
   Big_int_Z.big_int
 
-type piece = { from : Big_int_Z.big_int; amount : Big_int_Z.big_int;
+type piece = { from0 : Big_int_Z.big_int; amount : Big_int_Z.big_int;
                behind : Big_int_Z.big_int }
 
 type job = { ends : Big_int_Z.big_int; left : piece list }
+
+(* serves : logical inductive *)
+(* with constructors : no_job each *)
+
 
 val counted :
   Big_int_Z.big_int -> Big_int_Z.big_int -> job list -> Big_int_Z.big_int
@@ -667,9 +752,9 @@ val following :
   Big_int_Z.big_int -> Big_int_Z.big_int -> (call * Big_int_Z.big_int) list
   -> token list
 
-val to_come0 : state -> token list
+val to_come : state -> token list
 
-val span :
+val span0 :
   instance -> (prices * Big_int_Z.big_int) list -> Big_int_Z.big_int ->
   Big_int_Z.big_int -> Big_int_Z.big_int
 
@@ -682,21 +767,21 @@ val length_of :
 val clock0 :
   bool -> Big_int_Z.big_int -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
 
-type rated = Big_int_Z.big_int * piece list
+type rated0 = Big_int_Z.big_int * piece list
 
-val beyond : Big_int_Z.big_int option -> rated -> bool
+val beyond0 : Big_int_Z.big_int option -> rated0 -> bool
 
 val newly :
   Big_int_Z.big_int option -> Big_int_Z.big_int -> (Big_int_Z.big_int * piece
   list) -> bool
 
 val climb :
-  rated list -> Big_int_Z.big_int option -> Big_int_Z.big_int list ->
+  rated0 list -> Big_int_Z.big_int option -> Big_int_Z.big_int list ->
   (Big_int_Z.big_int * Big_int_Z.big_int) list -> Big_int_Z.big_int
 
 val falling : Big_int_Z.big_int list -> bool
 
-val in_order : rated -> bool
+val in_order : rated0 -> bool
 
 val well : instance -> bool
 
@@ -751,11 +836,11 @@ val rated_of :
 
 val own_part :
   instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
-  state -> rated -> Big_int_Z.big_int
+  state -> rated0 -> Big_int_Z.big_int
 
 val own_parts :
   instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
-  state list -> rated list -> Big_int_Z.big_int
+  state list -> rated0 list -> Big_int_Z.big_int
 
 val flow_ok :
   instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->

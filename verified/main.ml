@@ -108,10 +108,11 @@ let () =
       let o = List.assoc objective objectives in
       let proved = Shares.prove (inst ()) o (int_of_string place) (resource r) (z bound) in
       print_endline (if proved then "proved " ^ bound ^ " by shares" else "not proved by these shares")
-    | ["prices"] -> prices := [] :: !prices
-    | "row" :: l -> prices := (row l :: List.hd !prices) :: List.tl !prices
-    | ["bound"; objective; bound; scale; most] ->
+    | ["prices"; since] -> prices := (int_of_string since, []) :: !prices
+    | "row" :: l -> prices := (match !prices with (k, rows) :: more -> (k, row l :: rows) :: more | [] -> failwith "row")
+    | ["bound"; objective; bound; scale; strict; most] ->
       let o = List.assoc objective objectives in
-      print_endline (Search.prove (inst ()) o (z bound) (int_of_string scale) (List.rev_map List.rev !prices) (int_of_string most))
+      print_endline (Search.prove (inst ()) o (z bound) (int_of_string scale) (flag strict)
+        (List.rev_map (fun (k, rows) -> k, List.rev rows) !prices) (int_of_string most))
     | _ -> failwith ("not understood: " ^ line) in
   try while true do read (input_line stdin) done with End_of_file -> ()
