@@ -37,6 +37,7 @@ class Letters:
     """What all constraints share; `clock` has the batches."""
 
     name = "batch-bigm"
+    contents: Any  # of `big_m_contents`
 
     def __init__(self, instance: Instance, objective: str, upper_bound: Value | None, as_is: bool) -> None:
         self.instance, self.machine, self.objective_name = instance, instance.machine, objective

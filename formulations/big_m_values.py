@@ -165,12 +165,12 @@ class _Values:
 
         def stayed(i: int, j: int) -> bool:
             before = sum(k <= there[id, j - 1] for id, k in contents.paths[i])
-            return self.states[i][j]["reuse"] > 0 and self.states[i][j]["read"] <= block * before
+            return bool(self.states[i][j]["reuse"] and self.states[i][j]["read"] <= block * before)
 
         def from_other(i: int, o: int, j: int, *, makes: bool) -> bool:
             mine, other = self.states[i][j], self.states[o][j]
             least, most = (other["read"] + 1, other["processed"]) if makes else (1, other["read"] - other["reused"])
-            return mine["reuse"] > 0 and least <= mine["read"] <= min(most, contents.common(i, o))
+            return bool(mine["reuse"] and least <= mine["read"] <= min(most, contents.common(i, o)))
 
         self.fill("has", lambda i, p, j: self.states[i][j]["processed"] >= p * block)
         self.fill("there", lambda id, k, j: k <= there[id, j])

@@ -31,7 +31,7 @@ from heuristics.engine.job import Job
 from kvcore.instance import Machine
 
 Holding = tuple[int, int]  # what a request holds, and its claim, up to which that may grow before all comes back
-Held = tuple[tuple[str, int], ...]  # what it holds of contents: blocks by node
+Held = tuple[tuple[str, int], ...]  # blocks of contents by node
 
 
 def twice(paths: Sequence[Held]) -> list[int]:

@@ -107,7 +107,7 @@ class Job:
         return self._execution.machine.blocks(after) - self.blocks - self.spared(after)
 
     def spared(self, after: int) -> int:
-        """Return how many blocks that others hold it has with so many tokens, less now."""
+        """Return how many blocks that others hold it has with `after` tokens, less now."""
         return 0 if self.spares is None else self.spares(self, after)
 
     @property

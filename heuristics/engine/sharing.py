@@ -47,7 +47,7 @@ class Sharing:
         self.now = now
         self.taken = set[int]()
         self.made = dict[str, int]()  # blocks completed in this batch
-        self.held = dict[int, int]()  # full blocks that it leaves requests, by index
+        self.held = dict[int, int]()  # full blocks that the batch leaves requests, by index
         self._changed = {node: dict[int, int]() for node in self.users}
         self._most = dict[str, list[tuple[int, int]]]()
 
@@ -76,7 +76,7 @@ class Sharing:
     # --- memory --------------------------------------------------------------------------------------------------
 
     def hold(self, job: Job, tokens: int) -> int:
-        """Let the batch leave a request so many tokens; return how many blocks of others it holds then, less now."""
+        """Let the batch leave a request these tokens; return how many blocks of others it holds then, less now."""
         spared, before, after = self.spares(job, tokens), self._held(job), tokens // self.machine.block
         self.held[job.index] = after
         for part in job.path if before != after else ():
@@ -85,7 +85,7 @@ class Sharing:
         return spared
 
     def spares(self, job: Job, tokens: int) -> int:
-        """Return how many blocks that others hold a request has with so many tokens, less now."""
+        """Return how many blocks that others hold a request has with these tokens, less now."""
         before, after = self._held(job), tokens // self.machine.block
         more = 0
         for part in job.path if before != after else ():
@@ -94,7 +94,7 @@ class Sharing:
         return more
 
     def more(self, after: Mapping[Job, int]) -> int:
-        """Return how many more blocks are held once these hold so many tokens."""
+        """Return how many more blocks are held once requests hold these tokens."""
         more, holders = 0, dict[str, dict[int, int]]()
         for job, tokens in after.items():
             more += self._private(job, tokens) - job.blocks + sum(part.of(self._held(job)) for part in job.path)
@@ -106,7 +106,7 @@ class Sharing:
         return more
 
     def path(self, job: Job) -> tuple[tuple[str, int], ...]:
-        """Return the nodes of which a request holds blocks, and their number."""
+        """Return the blocks that a request holds, by node."""
         return tuple((part.node, blocks) for part in job.path if (blocks := part.of(self._held(job))))
 
     def _held(self, job: Job) -> int:
