@@ -5,7 +5,7 @@ open Big_int_Z
 (* Work from h on, with k or more to come, asks for the most batches: some places for h, all for k. *)
 let window inst r =
   let u = int_of_big_int (supply_of inst.mach r) and best = ref (0, 0, 0) in
-  let of_request s = List.map (fun p -> int_of_big_int p.from / u, int_of_big_int p.behind / u, int_of_big_int p.amount)
+  let of_request s = List.map (fun p -> int_of_big_int p.from0 / u, int_of_big_int p.behind / u, int_of_big_int p.amount)
     (pieces inst false (unit_of r) (big_int_of_int u) [once, unit_big_int] s) in
   let all = List.sort (fun (_, k, _) (_, k', _) -> compare k' k) (List.concat_map of_request (initial inst)) in
   let heads = Array.of_list (List.sort_uniq compare (List.map (fun (h, _, _) -> h) all)) in
