@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from costmodels.models import LLAMA_1B, LLAMA_3_8B, TINY
+from costmodels.models import LLAMA_1B, MODELS, TINY
 from gpu_validation.attention_bench import prepared
 from gpu_validation.attention_case import AttentionCase, CaseData
 from gpu_validation.devices import open_backend
@@ -47,7 +47,7 @@ def preflight(device: torch.device) -> Iterator[Row]:
         yield _row(what, "" if there else "is not here", what in needed)
     for (name, size), _ in VARIANTS.items() if on_gpu and has["triton"] else ():
         for dtype in (dtype for dtype in (torch.bfloat16, torch.float32) if dtype.itemsize == size):
-            for model in (LLAMA_1B, LLAMA_3_8B):
+            for model in (LLAMA_1B, MODELS["llama-3-8b"]):
                 wrong = _attention(name, model, dtype, device)
                 yield _row(f"{name}, {dtype}, D {model.head_width}", wrong, size == 2 and model is LLAMA_1B)
 

@@ -154,16 +154,20 @@ def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
     if isinstance(certificate.proof, Shares):
         yield _line("shares", certificate.objective, certificate.bound, *_division(instance, certificate.proof))
         return
-    proof, scale, strict, before = certificate.proof, 1, True, min(request.arrival for request in instance.requests)
-    if isinstance(proof, Slots) or (isinstance(proof, SlotDual) and isinstance(proof.prices, SlotPrices)):
-        scale, strict = proof.scale, isinstance(proof, Slots) and proof.strict
-        for prices in (proof.prices,) if isinstance(proof.prices, SlotPrices) else proof.prices:
-            yield _line("prices", prices.since and before + prices.since)
-            rows = [getattr(prices, limit.name) for limit in LIMITS]
-            for slot in range(-before, max(map(len, rows))):
-                yield _line("row", *(row[slot] if 0 <= slot < len(row) else 0 for row in rows))
+    proof, before = certificate.proof, min(request.arrival for request in instance.requests)
+    vectors: tuple[SlotPrices, ...] = ()
+    if isinstance(proof, Slots):
+        vectors = proof.prices
+    elif isinstance(proof, SlotDual) and isinstance(proof.prices, SlotPrices):
+        vectors = (proof.prices,)
     elif not isinstance(proof, Events):
         raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}")
+    for prices in vectors:
+        yield _line("prices", prices.since and before + prices.since)
+        rows = [getattr(prices, limit.name) for limit in LIMITS]
+        for slot in range(-before, max(map(len, rows))):
+            yield _line("row", *(row[slot] if 0 <= slot < len(row) else 0 for row in rows))
+    scale, strict = (1, True) if isinstance(proof, Events) else (proof.scale, isinstance(proof, Slots) and proof.strict)
     yield _line("bound", certificate.objective, certificate.bound, scale, strict, MOST_STATES)
 
 
