@@ -12,7 +12,7 @@ from docs.make.pages import PAGES
 
 UNBROKEN = "\0"  # a space where a line does not end
 MEMBERS = {
-    "Job": {"finds", "forget", "hold"}, "View": {"present", "continuing"},
+    "Job": {"finds", "forget", "hold", "spares"}, "View": {"present", "continuing"},
     "Plan": {"true_demands", "test_among", "batch", "undo"},
 }  # fmt: skip
 
