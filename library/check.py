@@ -86,7 +86,7 @@ Shape = Callable[[Any, str], Any]
 Amount = int | Fraction
 MOST_BYTES, MOST_VALUES, MOST_TOKENS = 2**27, 10**7, 5 * 10**6
 MOST_STEPS = 5 * 10**9  # of about 0.1 microseconds, or of 10 bytes
-MOST_TRIED = 4 * 10**6  # batches that are tried in one search: about five minutes
+MOST_TRIED = 2 * 10**7  # batches that are tried in one search: some ten minutes
 ONE = 2**64
 spent = [0]
 
@@ -1947,11 +1947,10 @@ def fresh(instance: Box, proof: Box, objective: str) -> Amount:
                 following = FreshBatch(search, label, F, dict(zip(left, choices, strict=True)), room).following()
                 labels = known.setdefault(following.tokens, []) if following else []
                 spend(100 * len(labels) + 500, "its labels")
-                if not following or max(bound, search.least(following)) >= goal:
-                    continue
-                if not any(search.covers(one, following) for one in labels):
+                least = max(bound, search.least(following)) if following else goal
+                if following and least < goal and not any(search.covers(one, following) for one in labels):
                     labels[:] = [one for one in labels if not search.covers(following, one)] + [following]
-                    heapq.heappush(waiting, (max(bound, search.least(following)), following))
+                    heapq.heappush(waiting, (least, following))
     return proof.claim
 
 

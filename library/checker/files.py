@@ -53,7 +53,7 @@ Shape = Callable[[Any, str], Any]
 Amount = int | Fraction
 MOST_BYTES, MOST_VALUES, MOST_TOKENS = 2**27, 10**7, 5 * 10**6
 MOST_STEPS = 5 * 10**9  # of about 0.1 microseconds, or of 10 bytes
-MOST_TRIED = 4 * 10**6  # batches that are tried in one search: about five minutes
+MOST_TRIED = 2 * 10**7  # batches that are tried in one search: some ten minutes
 ONE = 2**64
 spent = [0]
 

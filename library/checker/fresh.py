@@ -75,11 +75,10 @@ def fresh(instance: Box, proof: Box, objective: str) -> Amount:
                 following = FreshBatch(search, label, F, dict(zip(left, choices, strict=True)), room).following()
                 labels = known.setdefault(following.tokens, []) if following else []
                 spend(100 * len(labels) + 500, "its labels")
-                if not following or max(bound, search.least(following)) >= goal:
-                    continue
-                if not any(search.covers(one, following) for one in labels):
+                least = max(bound, search.least(following)) if following else goal
+                if following and least < goal and not any(search.covers(one, following) for one in labels):
                     labels[:] = [one for one in labels if not search.covers(following, one)] + [following]
-                    heapq.heappush(waiting, (max(bound, search.least(following)), following))
+                    heapq.heappush(waiting, (least, following))
     return proof.claim
 
 
