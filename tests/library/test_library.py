@@ -118,13 +118,15 @@ def certificates(record):
 
 
 LONG = {record.name: searched(record) for record in LIBRARY.records()}
-BEYOND = [name for name, (looked, tries) in LONG.items() if looked > 10**6 or tries > 10**7]
+SWAPS = "infercept-ve-k4-chunked0"
+"""Of half a million labels, each with four requests that may be on the host."""
+BEYOND = [name for name, (looked, tries) in LONG.items() if looked > 10**6 or tries > 10**7 or name == SWAPS]
 """What `library/check.py` gives up, after minutes."""
 
 
 def test_what_is_too_long_for_the_second_checker_is_named():
     said = (RECORDS.parents[1] / "docs" / "trust.md").read_text(encoding="utf-8")
-    assert len(BEYOND) <= 6
+    assert len(BEYOND) <= 7
     assert [name for name in BEYOND if f"`{name}`" not in said] == []
 
 
