@@ -25,12 +25,9 @@ def ends(instance, policy):
 
 
 def test_every_policy_reuses_and_forgets():
-    """The referee passes what they do; written out it is the same. Few fail that have a schedule without contents.
-
-    Calls that swap by order may fill the host (R7), the more the more run at once.
-    """
+    """The referee passes what they do; written out it is the same. Few fail that have a schedule without contents."""
     reused = forgot = failed = ran = 0
-    for seed in few(range(45)):
+    for seed in few(range(45), 5):
         draw = random.Random(seed)
         plain = crowded_instance(seed, most=5)
         instance = with_contents(draw, plain)
@@ -43,8 +40,8 @@ def test_every_policy_reuses_and_forgets():
                 policy = alone.sharing(draw.choice((None, Foresight(), Foresight(0.0))))
                 try:
                     trace = trace_policy(instance, policy)
-                except (PolicyError, Unsuited) as error:
-                    failed += getattr(error, "rule", None) != 7 and ends(plain, alone)
+                except (PolicyError, Unsuited):
+                    failed += ends(plain, alone)
                     continue
                 ran += 1
                 assert trace_policy(instance, policy, compress=False).schedule == trace.expanded(), (seed, policy.name)
