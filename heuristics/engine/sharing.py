@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import NamedTuple
@@ -48,7 +49,7 @@ class Sharing:
         self.taken = set[int]()
         self.made = dict[str, int]()  # blocks completed in this batch
         self.held = dict[int, int]()  # full blocks that the batch leaves requests, by index
-        self._changed = {node: dict[int, int]() for node in self.users}
+        self._changed = defaultdict[str, dict[int, int]](dict)
         self._most = dict[str, list[tuple[int, int]]]()
 
     def take(self, job: Job, tokens: int) -> None:
@@ -137,7 +138,7 @@ class Sharing:
         if part is None or (there + 1) * block >= job.known:
             return False
         return any(
-            (other.device or other.index in self.taken)
+            (other.index in self.taken or (other.device and other.worked))
             and not other.calling
             and other.device < (there + 1) * block <= other.known
             for other, of in self.users[part.node]
@@ -177,6 +178,8 @@ class Sharing:
 
     def _victims(self, over: int, kept: Mapping[str, int], asking: Job | None) -> dict[str, tuple[int, int]]:
         # by node: the first block that goes, and how many go
+        if over <= 0:
+            return {}
         left = {node: blocks for node, blocks in self.resident.blocks.items() if blocks}
         least: dict[str, int] = {}
         gone: dict[str, tuple[int, int]] = {}

@@ -79,6 +79,15 @@ def test_one_computes_for_all(same_batch, batches):
     assert objective_value(trace, "makespan") == 5
 
 
+def test_nobody_waits_for_a_request_that_pauses():
+    """C overtakes A, which has one of four tokens of a prefix; B has less left than D and A, and computes the rest."""
+    a, b = request("A", 6, 9, path=("p", 4)), request("B", 5, 1, path=("p", 4), arrival=1)
+    others = request("C", 3, 1, arrival=1), request("D", 6, 1, arrival=1)
+    instance = shared(a, b, *others, tree=(("p", None, 4),), memory=99, batch_tokens=1, evict=True)
+    trace = trace_policy(instance, get_policy("index").sharing())
+    assert completions(trace) == {"A": 24, "B": 8, "C": 4, "D": 14}
+
+
 @pytest.mark.parametrize("name", ["fcfs", "sjf", "srpt", "vllm-v1", "mars", "refill"])
 def test_memory_counts_once_what_several_hold(name):
     """Six of seven tokens are one prefix: 6 + 3 + 9 of decodes fill the memory. Counted for each, two would fit."""
