@@ -198,7 +198,7 @@ class _Improvement:
         if instance.contents:
             self.follow(self.shared(ran))
             self.follow(self.patient())
-            self.follow(ordered(self.listed_places(), instance.requests, draw, self.half_left()))
+            self.follow(ordered(self.listed_places(), instance.requests, self.ticks, draw, self.half_left()))
         if epochs.applies(instance, objective):
             self.few(seed)
         first = [self.turned(), self.due() if tail_of(objective) else self.tuned()]
@@ -243,6 +243,9 @@ class _Improvement:
             foresight = Foresight(patience)
             if (other := (yield get_policy(best).sharing(foresight))) < value:
                 value, self.foresight = other, foresight
+
+    def ticks(self) -> list[int]:
+        return [batch.start for batch in self.schedule.batches]
 
     def listed_places(self) -> Any:
         requests = self.instance.requests

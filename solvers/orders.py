@@ -1,8 +1,8 @@
-"""Orders of requests that share contents, and waits."""
+"""Orders of requests that share contents, waits, and cuts of their first chunks."""
 
 import math
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from heuristics import Policy
@@ -12,8 +12,10 @@ from heuristics.engine.sharing import Foresight
 from heuristics.engine.view import View
 from heuristics.policies.figure_1 import Listed
 from heuristics.policies.prefix_eviction import Belady
-from kvcore.instance import Request
+from kvcore.instance import LIMIT, Request
 from kvcore.metrics import Value
+
+STUCK = 50  # tries that gain nothing
 
 
 class Placed(Belady):
@@ -39,10 +41,11 @@ class Placed(Belady):
 
 
 class Order(NamedTuple):
-    """Keys, the first ticks, patience, and which rule runs."""
+    """Keys, the first ticks, the tokens of first chunks, patience, and which rule runs."""
 
     keys: list[float]
     starts: list[int]
+    first: list[int]
     patience: float = 0.0
     placed: bool = False
 
@@ -50,35 +53,45 @@ class Order(NamedTuple):
         """Return its policy."""
         if self.placed:
             return Placed(self.keys, self.starts)
-        return Listed(self.keys).sharing(Foresight(self.patience, self.starts))
+        return Listed(self.keys).sharing(Foresight(self.patience, self.starts, self.first))
 
 
 def ordered(
-    places: Any, requests: Sequence[Request], draw: random.Random, go_on: Callable[[int], bool]
+    places: Any,
+    requests: Sequence[Request],
+    ticks: Callable[[], Iterable[int]],
+    draw: random.Random,
+    go_on: Callable[[int], bool],
 ) -> Generator[Policy, Value | float, None]:
-    """Yield rules in changed orders; requests may wait for arrivals of others."""
-    n, arrivals = len(requests), sorted({request.arrival for request in requests})
+    """Yield rules in changed orders; requests may wait for arrivals.
+
+    Once that gains nothing more, in every second try they may also wait for `ticks`, and begin with a short chunk.
+    """
+    n, arrivals = len(requests), {request.arrival for request in requests}
     by_arrival = [0.0] * n
     for place, i in enumerate(sorted(range(n), key=lambda i: requests[i].arrival)):
         by_arrival[i] = place
     value: Value | float = math.inf
-    best, made = Order(by_arrival, [0] * n), 0
+    no_start, whole = [0] * n, [LIMIT] * n
+    best, made, gained = Order(by_arrival, no_start, whole), 0, 0
     for keys in ([float(place) for place in places], by_arrival):
         for placed in (False, True):
-            order = Order(keys, [0] * n, placed=placed)
+            order = Order(keys, no_start, whole, placed=placed)
             found = yield order.policy()
             if found < value:
                 best, value = order, found
     while n > 1 and go_on(made):
         made += 1
-        order = _changed(best, arrivals, draw)
+        more = made - gained > STUCK and made % 2
+        order = _changed(best, sorted({0, *arrivals, *(ticks() if more else ())}), requests if more else (), draw)
         found = yield order.policy()
+        gained = made if found < value else gained
         if found <= value:
             best, value = order, found
 
 
-def _changed(order: Order, arrivals: Sequence[int], draw: random.Random) -> Order:
-    keys, starts, patience, placed = [*order.keys], [*order.starts], order.patience, order.placed
+def _changed(order: Order, ticks: Sequence[int], requests: Sequence[Request], draw: random.Random) -> Order:
+    keys, starts, first, patience, placed = [*order.keys], [*order.starts], [*order.first], *order[3:]
     for _ in range(draw.choice((1, 1, 2, 3))):
         i, j = draw.sample(range(len(keys)), 2)
         kind = draw.random()
@@ -86,10 +99,12 @@ def _changed(order: Order, arrivals: Sequence[int], draw: random.Random) -> Orde
             keys[i], keys[j] = keys[j], keys[i]
         elif kind < 0.6:
             keys[i] = keys[j] + draw.choice((-0.5, 0.5)) * draw.random()
+        elif kind < 0.75 and requests:
+            first[i] = draw.choice((LIMIT, draw.randint(1, requests[i].prompt)))
         elif kind < 0.9:
-            starts[i] = draw.choice((0, *arrivals))
+            starts[i] = draw.choice(ticks)
         elif kind < 0.95:
             patience = draw.choice((0.0, 1.0))
         else:
             placed = not placed
-    return Order(keys, starts, patience, placed)
+    return Order(keys, starts, first, patience, placed)

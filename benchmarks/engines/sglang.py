@@ -392,7 +392,7 @@ class _Run:
                 return found
             elif empty:
                 now = max(now, self.events[0][0])
-            if not self.alive:
+            if not (batch or self.alive):  # a request that comes as the last one ends finds no idle engine
                 self.new_token_ratio_tracker.reset()
             empty = not batch
 

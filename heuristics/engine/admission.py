@@ -14,8 +14,7 @@ Then the device is empty, and each request fits alone. Host memory has a banker 
 swap has reserved the room from its first work on, its claim is the largest coming swap, and it gives all back at the
 end of its last segment. So the host never blocks a release. QED
 
-Contents that several hold count once: the last of them gives them back, and nobody needs more. Where the machine does
-not pause, each counts them.
+Contents that several hold count once: the last of them gives them back, and nobody needs more.
 
 Where the machine does not pause, running requests cannot be stopped. A request may join if all of them and it can go on
 to the ends of their segments, token by token, within the memory, and if the state at each end is safe. Memory peaks
@@ -89,6 +88,7 @@ class RunningRequest(NamedTuple):
     end: int  # blocks that it holds when the segment ends; while it prefills, it counts with them throughout
     kept: int  # blocks that it keeps after that: `end`, or 0 if it releases them
     claim: int  # blocks that it claims until it next releases them
+    path: Held = ()  # the contents that it holds in this batch; what fills up later counts as its own
 
     def blocks(self, step: int, block: int) -> int:
         """Return its blocks `step` batches from now, unless it prefills."""
@@ -98,38 +98,49 @@ class RunningRequest(NamedTuple):
 class NonPreemptiveBanker:
     """A safe state: the runners can go on together, and the state after that is safe in the banker's sense.
 
-    A test is O(runners), and O(h log h) with h holders once that passes; after each addition O(runners^2) once.
+    A test is O(runners), and O(h log h) with h holders once that passes; after each addition O(runners^2) once. Where
+    contents count once, it is O(runners^2).
     """
 
-    def __init__(self, capacity: int, block: int, holdings: dict[int, Holding]) -> None:
+    def __init__(
+        self, capacity: int, block: int, holdings: dict[int, Holding], paths: dict[int, Held] | None = None
+    ) -> None:
         self._capacity = capacity
         self._block = block
         self._waiting = dict(holdings)  # of those that hold blocks and are no runners
-        self._runners: list[RunningRequest] = []
+        self._paths = paths  # their contents
+        self._all: list[RunningRequest] = []
+        self._runners: list[RunningRequest] = []  # those that decode from the next batch on
         self._prefilling = 0  # blocks of the runners that prefill
-        self._kept: list[Holding] = []  # what the runners keep
         self._peaks: dict[int, int] | None = None  # step: blocks of all runners; None: to be computed anew
 
     def add(self, i: int, runner: RunningRequest) -> None:
         """Let one more run."""
         self._waiting.pop(i, None)
+        self._all.append(runner)
         if runner.steps < 0:
             self._prefilling += runner.end
         else:
             self._runners.append(runner)
-        if runner.kept:
-            self._kept.append((runner.kept, runner.claim))
         self._peaks = None
 
     def admits(self, i: int, runner: RunningRequest) -> bool:
         """Whether the state stays safe if one more runs."""
-        held = self._waiting.get(i, (0, 0))[0]
-        free = self._capacity + held - sum(blocks for blocks, _ in self._waiting.values())
-        if not self._fits(runner, free):
+        waiting = {j: holding for j, holding in self._waiting.items() if j != i}
+        free = self._capacity - sum(blocks for blocks, _ in waiting.values())
+        paths = None if self._paths is None else [self._paths[j] for j in waiting]
+        if not (self._fits(runner, free) if paths is None else self._fit_once([*self._all, runner], free, paths)):
             return False
-        waiting = [holding for j, holding in self._waiting.items() if j != i]
-        kept = [(runner.kept, runner.claim)] if runner.kept else []
-        return is_safe(self._capacity, [*waiting, *self._kept, *kept])
+        kept = [one for one in (*self._all, runner) if one.kept]
+        holdings = [*waiting.values(), *((one.kept, one.claim) for one in kept)]
+        return is_safe(self._capacity, holdings, None if paths is None else paths + [one.path for one in kept])
+
+    def _fit_once(self, runners: list[RunningRequest], free: int, paths: list[Held]) -> bool:
+        for step in {max(0, one.steps) for one in runners}:
+            held = [(one.end if one.steps < 0 else one.blocks(step, self._block), one.path) for one in runners]
+            if sum(blocks for blocks, _ in held) - sum(twice(paths + [path for blocks, path in held if blocks])) > free:
+                return False
+        return True
 
     def _fits(self, runner: RunningRequest, free: int) -> bool:
         if self._peaks is None:
@@ -167,12 +178,12 @@ class Admission:
         holdings = {job.index: (job.blocks, self._claim(job)) for job in holders}
         self._device: Banker | NonPreemptiveBanker | None = None
         if machine.block_limit is not None:
+            held = paths(holders)
+            by_index = None if held is None else dict(zip(holdings, held, strict=True))
             if machine.pause:
-                held = paths(holders)
-                by_index = None if held is None else dict(zip(holdings, held, strict=True))
                 self._device = Banker(machine.block_limit, holdings, by_index)
             else:
-                self._device = NonPreemptiveBanker(machine.block_limit, machine.block, holdings)
+                self._device = NonPreemptiveBanker(machine.block_limit, machine.block, holdings, by_index)
                 for job, tokens in taken:
                     self._device.add(job.index, self._runner(job, tokens))
         self._jobs = jobs
@@ -221,9 +232,10 @@ class Admission:
 
     def _grown(self, job: Job, tokens: int) -> tuple[int, int, Held]:
         after = job.device + job.host + job.found + tokens
-        blocks = after // self._machine.block
-        path = tuple((part.node, part.of(blocks)) for part in job.path)
-        return self._machine.blocks(after) - job.blocks, self._claim(job), path
+        return self._machine.blocks(after) - job.blocks, self._claim(job), self._path(job, after)
+
+    def _path(self, job: Job, tokens: int) -> Held:
+        return tuple((part.node, part.of(tokens // self._machine.block)) for part in job.path)
 
     def _claim(self, job: Job) -> int:
         return self._demands[job.index].release_blocks[job.segment]
@@ -238,6 +250,7 @@ class Admission:
             end=end,
             kept=0 if demand.releases[segment] else end,
             claim=demand.release_blocks[segment],
+            path=self._path(job, held),
         )
 
     def _host_claim(self, job: Job) -> int:

@@ -140,7 +140,7 @@ class Plan:
             return 0
         owed, left, set_aside = job.index in self._owed, self._left, self._set_aside
         missing, phase = job.missing, job.phase
-        tokens = missing
+        tokens = missing if self._sharing is None else min(missing, self._sharing.most(job))
         for place, by_token in PAYS[phase]:
             room = left[place] - set_aside[place] + owed
             if room < 1:

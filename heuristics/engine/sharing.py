@@ -20,6 +20,7 @@ class Foresight(NamedTuple):
     # a request waits if contents that it displaces are asked for within so much of their work
     patience: float = 1.0
     not_before: Sequence[int] | None = None  # ticks, by request
+    first: Sequence[int] | None = None  # the most tokens of its first chunk, by request
 
 
 class Sharing:
@@ -73,6 +74,11 @@ class Sharing:
             if blocks < part.blocks:
                 break
         return there
+
+    def most(self, job: Job) -> int:
+        """Return the most tokens that a request may take."""
+        first = None if self.foresight is None else self.foresight.first
+        return LIMIT if first is None or job.device or job.host or not self.machine.chunked else first[job.index]
 
     # --- memory --------------------------------------------------------------------------------------------------
 

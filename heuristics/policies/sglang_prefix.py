@@ -25,7 +25,8 @@ class SGLangPrefix(SGLang):
 
     Blocks enter it as a prefill's batch ends, others with their request; retractions free them. The longest unused leaf
     goes, as a whole. With `by_prefix`, up to 128 waiting requests are in order of what they find; one that finds at
-    most 32 tokens, and has 32 in common with one before, goes last. Else every 32nd plan uses the first 128 prefixes.
+    most 32 tokens, and has 32 in common with one before, goes last. Else every 32nd plan with a queue uses the first
+    128 prefixes.
 
     Running time: O(blocks) a batch. Source: SGLang 0.5.23, srt/mem_cache/radix_cache.py.
     """
@@ -148,6 +149,8 @@ class SGLangPrefix(SGLang):
 
     def _order(self) -> None:
         line, deferred = self.waiting, set[int]()
+        if not line:
+            return
         if not self.by_prefix or len(line) > SEARCHED:
             if self.plans % REFRESH == 0:
                 for job in reversed(line[:SEARCHED]):

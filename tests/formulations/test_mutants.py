@@ -20,7 +20,10 @@ from tests.support.few import ALL, few
 from tests.support.mutants import KINDS, Mutant, answer, is_caught, mutants_of, mutate, program_of
 
 KILLERS = {"batch-bigm": {}, "batch-bigm:plain": {}, "cp-sat": {}}
-"""Planted errors by model: the place, what is done to it, and the question that catches it."""
+"""Planted errors by model: the place, what is done to it, and the question that catches it.
+
+Those of contents, which nothing tightens, are the plain model's.
+"""
 with (Path(__file__).parents[1] / "data" / "killers.csv").open() as rows:
     for model, place, kind, found in list(csv.reader(rows))[1:]:
         KILLERS[model][place, kind] = int(found) if found.isdigit() else found

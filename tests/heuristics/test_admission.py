@@ -10,6 +10,11 @@ from heuristics.engine.demand import Demand, SoloEstimate
 from kvcore import Call, Cost, CostFunction, Machine, Request, Segment
 
 
+def blocks_of(path):
+    """What is held, as a set."""
+    return {(node, k) for node, blocks in path for k in range(blocks)}
+
+
 def some_order_works(capacity, holdings):
     def works(order):
         free = capacity - sum(held for held, _ in holdings)
@@ -44,7 +49,7 @@ def test_contents_that_several_hold_are_given_back_by_the_last():
             held = sum(blocks for _, blocks in path) + draw.randint(0, 2)
             paths.append(path)
             holdings.append((held, held + draw.randint(0, 5)))
-        sets = [{(node, k) for node, blocks in path for k in range(blocks)} for path in paths]
+        sets = [*map(blocks_of, paths)]
         private = [held - len(path) for (held, _), path in zip(holdings, sets, strict=True)]
 
         def works(order, sets=sets, private=private, holdings=holdings, capacity=capacity):
@@ -87,38 +92,51 @@ def test_the_bank_admits_exactly_what_stays_safe():
     assert min(seen.values()) > 1000
 
 
-def fits_step_by_step(capacity, block, waiting, runners):
-    """Run everyone on token by token, then ask for a safe order of what is left."""
-    static = sum(held for held, _ in waiting.values())
+def fits_step_by_step(capacity, block, waiting, runners, paths):
+    """Run everyone on token by token, blocks of contents once, then ask for a safe order of what is left."""
+    static, held = sum(held for held, _ in waiting.values()), [blocks_of(paths[i]) for i in waiting]
     for step in range(max((runner.steps for runner in runners), default=0) + 2):
-        used = static
+        used, sets = static, [*held]
         for runner in runners:
-            if runner.steps < 0:
-                used += runner.end
-            else:
-                used += -(-(runner.tokens + step) // block) if step <= runner.steps else runner.kept
-        if used > capacity:
+            ended = 0 <= runner.steps < step
+            used += runner.end if runner.steps < 0 else runner.kept if ended else -(-(runner.tokens + step) // block)
+            sets += [] if ended and not runner.kept else [blocks_of(runner.path)]
+        if used - sum(map(len, sets)) + len(set().union(*sets)) > capacity:
             return False
-    return is_safe(capacity, [*waiting.values(), *((r.kept, r.claim) for r in runners if r.kept)])
+    kept = [runner for runner in runners if runner.kept]
+    holdings = [*waiting.values(), *((runner.kept, runner.claim) for runner in kept)]
+    return is_safe(capacity, holdings, [*(paths[i] for i in waiting), *(runner.path for runner in kept)])
 
 
-def random_runner(draw, capacity, block):
+def random_runner(draw, capacity, block, shares):
     tokens, steps = draw.randint(1, 6), draw.randint(-1, 6)
     end = -(-(tokens + max(steps, 2)) // block) if steps < 0 else -(-(tokens + steps) // block)
     kept = draw.choice([0, end])
-    return RunningRequest(tokens, steps, end, kept, draw.randint(end, max(end, capacity)))
+    path = random_path(draw, tokens // block) if shares else ()
+    return RunningRequest(tokens, steps, end, kept, draw.randint(end, max(end, capacity)), path)
+
+
+def random_path(draw, most):
+    """Up to `most` blocks, of which those after the second are of one node or another."""
+    blocks = draw.randint(0, most)
+    return ("root", min(blocks, 2)), (draw.choice("ab"), max(0, blocks - 2))
 
 
 def test_lockstep_admits_exactly_what_fits_step_by_step():
+    """Every second time contents count once."""
     draw, seen = random.Random(3), {True: 0, False: 0}
-    for _ in range(1500):
+    for shares in [False, True] * 750:
         capacity, block = draw.randint(6, 30), draw.choice([1, 1, 2, 3])
         waiting = {i: (held, draw.randint(held, capacity)) for i, held in enumerate((draw.randint(1, 3), 2))}
-        banker, runners = NonPreemptiveBanker(capacity, block, waiting), list[RunningRequest]()
+        paths = {i: random_path(draw, held) if shares else () for i, (held, _) in waiting.items()}
+        banker, runners = (
+            NonPreemptiveBanker(capacity, block, waiting, paths if shares else None),
+            list[RunningRequest](),
+        )
         for i in range(1, 6):  # 1 waits before it runs, the others hold nothing before
-            runner = random_runner(draw, capacity, block)
+            runner = random_runner(draw, capacity, block, shares)
             others = {k: holding for k, holding in waiting.items() if k != i}
-            fits = fits_step_by_step(capacity, block, others, [*runners, runner])
+            fits = fits_step_by_step(capacity, block, others, [*runners, runner], paths)
             assert banker.admits(i, runner) == fits
             seen[fits] += 1
             if fits:

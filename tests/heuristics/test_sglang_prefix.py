@@ -52,6 +52,16 @@ def test_the_longest_prefix_goes_first_and_one_computes_for_all() -> None:
     assert [[*work] for _, work, _, _ in batches(on, "sglang-fcfs")] == [["A"], ["B"], ["C"], ["D"]]
 
 
+def test_prefixes_of_the_queue_are_used_in_every_32nd_plan_that_has_one() -> None:
+    """Plans that only go on with a cut prompt do not count: D's prefix x stays the longest unused, and goes."""
+    on = shared(
+        one("A", 9, "x", 8), one("B", 9, "y", 8, 10), one("L", 140, "z", 1, 20), one("D", 9, "x", 8, 100),
+        tree=(("x", None, 8), ("y", None, 8), ("z", None, 1)), memory=148, prefill_tokens=4, evict=True,
+    )  # fmt: skip
+    forgets = [(start, forget) for start, _, forget, _ in batches(on, "sglang-fcfs") if forget]
+    assert forgets == [(152, {"x": 4}), (156, {"x": 4})]
+
+
 def test_without_contents_it_is_sglang() -> None:
     ran = 0
     for seed in few(range(90)):

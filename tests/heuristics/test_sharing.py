@@ -88,11 +88,15 @@ def test_nobody_waits_for_a_request_that_pauses():
     assert completions(trace) == {"A": 24, "B": 8, "C": 4, "D": 14}
 
 
-@pytest.mark.parametrize("name", ["fcfs", "sjf", "srpt", "vllm-v1", "mars", "refill"])
-def test_memory_counts_once_what_several_hold(name):
+@pytest.mark.parametrize(
+    ("name", "pause"),
+    [*((name, True) for name in ("fcfs", "sjf", "srpt", "vllm-v1", "mars", "refill")), ("fcfs", False)],
+)
+def test_memory_counts_once_what_several_hold(name, pause):
     """Six of seven tokens are one prefix: 6 + 3 + 9 of decodes fill the memory. Counted for each, two would fit."""
     three = (request(id, 7, 4, path=("p", 6)) for id in "ABC")
     instance = shared(*three, tree=(("p", None, 6),), cost=(CostFunction(busy=1),), memory=18, evict=True)
+    instance = instance.replace(machine=instance.machine.replace(pause=pause))
     trace = trace_policy(instance, get_policy(name).sharing())
     assert completions(trace) == {"A": 4, "B": 4, "C": 4}
 

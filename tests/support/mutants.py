@@ -113,7 +113,8 @@ def killers(formulation, seeds, tries, only=()):
 
 
 def main(formulation, first="0", last="200", tries="20", *only):
-    seeds = [*MADE, *range(int(first), int(last))]
+    numbers = range(int(first), int(last))
+    seeds = [*MADE, *numbers, *(f"shared {number}" for number in numbers)]
     for mutant, seed in killers(formulation, seeds, int(tries), only):
         print(formulation, *mutant, seed, sep=",", flush=True)
 
