@@ -301,6 +301,8 @@ def _run(
                 dropped[i] = -more - out[i]
                 dropped[i] += host[i] * (dropped[i] > 0)  # what is on the host goes first
         tokens, _, outs, backs = moves.sum(1).tolist()
+        if tokens > jobs.batch:
+            return None
         if tokens + outs + backs == 0:
             continue
         load = jobs.busy * (tokens > 0) + jobs.tokens * tokens + jobs.swap_out * outs + jobs.swap_in * backs
