@@ -8,8 +8,9 @@ work of other batches. Its amounts are rounded and run batch by batch.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -30,8 +31,9 @@ class Patterns:
     """Numbers of the search."""
 
     batches = 400  # at the most: a program takes some 0.1 ms for each
-    hot = 0.004  # of the value
-    part = 0.5  # of the context: who works so much in a batch of a relaxed program works there
+    hot = 0.002  # of the value
+    much = 0.3  # of the largest context: who works so much in a relaxed program works there
+    price = 0.01  # ... of its work: without one it would work a little in many batches
 
 
 class Who(NamedTuple):
@@ -42,12 +44,16 @@ class Who(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """A request in a batch: its KV on the device after it, what goes to the host and comes back, how far it works."""
+    """A request in a batch: KV on the device after it, copied to the host and back; in a relaxed program, its work.
+
+    What is `early` is worked on since the batch before.
+    """
 
     device: float
     swap_out: float
     swap_in: float
-    part: float
+    early: float
+    work: float
 
 
 Pattern = list[Who]
@@ -66,16 +72,13 @@ def improve(
     if len(trace.batches) > Patterns.batches:
         return None
 
-    def value_of(order: Pattern) -> tuple[float, Pattern] | None:
-        return _best(jobs, [who for each in order for who in (Who(0, 0), each)])
-
     def found(pattern: Pattern) -> tuple[int, list[Batch]] | None:
         amounts = _Program(jobs, pattern).amounts()
         return None if amounts is None else _run(instance, jobs, pattern, amounts)
 
     own = pattern_of(trace)
     order = [Who(makes, makes) for _, makes in own if makes]
-    _, pattern = _anneal(jobs, order, value_of, draw, seconds / 2, rounds and rounds // 2, orders=True)
+    _, pattern = _anneal(jobs, order, partial(_best, jobs), draw, seconds / 2, rounds and rounds // 2, orders=True)
     ends = [_anneal(jobs, start, found, draw, seconds / 4, rounds and rounds // 4) for start in (own, pattern) if start]
     _, batches = min(ends, key=lambda end: end[0])
     return Schedule(instance_sha256=instance.sha256, batches=tuple(batches)) if batches else None
@@ -110,20 +113,19 @@ def pattern_of(trace: Trace) -> Pattern:
     return [Who(*bits) for bits in zip(work, makes, strict=True)]
 
 
-def _best(jobs: Jobs, pattern: Pattern) -> tuple[float, Pattern] | None:
-    """Return the least value where others may work in parts of batches, and who then works."""
-    program = _Program(jobs, pattern, parts=True)
-    amounts = program.amounts()
-    if amounts is None:
-        return None
-    some = [sum(1 << i for i, one in enumerate(row) if one.part > Patterns.part) for row in amounts]
-    return program.value, [Who(work | more, makes) for (work, makes), more in zip(pattern, some, strict=True)]
+def _best(jobs: Jobs, order: Pattern) -> tuple[float, Pattern] | None:
+    """Return the least value where requests may work in parts of batches and before, and who then works."""
+    program, much, pattern = _Program(jobs, order, parts=True), Patterns.much * jobs.context.max(), Pattern()
+    for (_, makes), row in zip(order, program.amounts() or (), strict=False):
+        early, work = (sum(1 << i for i, moves in enumerate(row) if moves[k] > much) for k in (3, 4))
+        pattern += [Who(early, 0), Who(makes | work, makes)]
+    return (program.value, pattern) if pattern else None
 
 
 def _moved(jobs: Jobs, pattern: Pattern, draw: Random, orders: bool) -> Pattern | None:
     """Return a pattern near this one, or None."""
-    new, at, i = list(pattern), draw.randrange(len(pattern)), 1 << draw.randrange(len(jobs.count))
-    move, (work, makes), after = draw.randrange(2 * orders, 6), new[at], new[at + 1 : at + 2]
+    new, at, one = list(pattern), draw.randrange(len(pattern)), draw.randrange(len(jobs.count))
+    i, move, (work, makes), after = 1 << one, draw.randrange(2 * orders, 6), new[at], new[at + 1 : at + 2]
     if move == 0 and jobs.chunked:  # a part of a prefill more, or less
         new[at] = Who(work ^ i & ~makes, makes)
     elif move == 1:  # time for copies
@@ -135,9 +137,12 @@ def _moved(jobs: Jobs, pattern: Pattern, draw: Random, orders: bool) -> Pattern 
         new[at : at + 2] = [Who(work | after[0].work, makes | after[0].makes)]
     elif move == 4:
         new[at : at + 2] = [*after, new[at]]
-    else:  # tokens of a request earlier or later
-        held = [k for k in range(at, len(new)) if new[k].makes & i][: draw.choice((1, 2, 4, 4, 8))]
-        to = max(0, (held or [at])[0] + draw.choice((-8, -4, -3, -2, -1, 1, 2, 3, 4, 8)))
+    else:  # tokens of a request, most often from the first one of a segment on, earlier or later
+        places, q = [k for k, who in enumerate(pattern) if who.makes & i], draw.randrange(int(jobs.count[one]))
+        while q and jobs.call[one, q - 1] < 0 and draw.random() < 0.8:
+            q -= 1
+        held = places[q : q + draw.choice((1, 2, 4, 4, 8))]
+        to = max(0, held[0] + draw.choice((-8, -6, -4, -3, -2, -1, 1, 2, 3, 4, 6, 8)))
         for k in held:
             new[k] = Who(new[k].work & ~i, new[k].makes & ~i)
         if draw.random() < 0.5:
@@ -165,7 +170,7 @@ class _Program:
 
     def __init__(self, jobs: Jobs, pattern: Pattern, *, parts: bool = False) -> None:
         self.jobs, self.parts, n = jobs, parts and jobs.chunked, len(jobs.count)
-        self.high, self.cost, self.least = [0.0], Counter[int](), list[float]()
+        self.high, self.cost, self.least = [0.0], defaultdict[int, float](float), list[float]()
         self.start, self.index, self.factor = [0], list[int](), list[float]()
         self.unit, self.value = max(1.0, float(jobs.busy.max())), math.inf
         self.token, self.window, self.device, self.host = [0] * n, [False] * n, [0] * n, [0] * n
@@ -190,39 +195,35 @@ class _Program:
 
     def add(self, who: Who) -> list[tuple[int, ...]]:
         """Add a batch."""
-        jobs, start, ticks = self.jobs, self.column(), self.column()
-        self.at_least(0, (start, 1), *self.before)
+        jobs, start, ticks, since_end = self.jobs, self.column(), self.column(), self.before
+        self.at_least(0, (start, 1), *since_end)
         self.before = (start, -1.0), (ticks, -1.0)
-        some = 0 if who.work or not self.parts else self.column(1)
-        batch: list[tuple[int, ...]] = [(0, 0, 0, 0)] * len(jobs.count)
+        batch: list[tuple[int, ...]] = [(0, 0, 0, 0, 0)] * len(jobs.count)
         room = int(jobs.blocks)
-        worked, outs, backs, held, hosts = (list[Term]() for _ in range(5))
+        worked, begun, outs, backs, held, hosts = (list[Term]() for _ in range(6))
         for i in [i for i, token in enumerate(self.token) if token < jobs.count[i]]:
             context, ends = int(jobs.context[i, self.token[i]]), who.makes >> i & 1
             after, back = self.column(context - 1 + ends), self.column()
-            out = left = work = part = 0
-            (least, since), device, host = self.ready[i], self.device[i], self.host[i]
+            out = left = work = 0
+            early = self.column() if self.parts else 0
+            (least, since), host, had = self.ready[i], self.host[i], ((self.device[i], 1), (back, 1), (early, 1))
             if who.work >> i & 1:
-                worked += (after, -1), (device, 1), (back, 1)
-                self.at_least(1, (after, 1), (device, -1), (back, -1))
+                worked += (after, -1), *had
+                self.at_least(1, (after, 1), *((column, -1) for column, _ in had))
                 self.at_least(0, (host, 1), (back, -1))
-                if not self.window[i]:  # R4: nothing is dropped
+                if not self.window[i] and not self.parts:  # R4: nothing is dropped
                     self.at_least(0, (back, 1), (host, -1))
                 self.at_least(least, (start, 1), *since)
                 self.window[i] = ends > 0 and jobs.call[i, self.token[i]] >= 0
             else:
-                out, left = self.column(), self.column()
-                if self.parts:
-                    work, part = self.column(), self.column(1)
-                    worked.append((work, -1))
-                    self.at_least(0, (part, context), (work, -1))
-                    self.at_least(-context, (part, -context), (left, -1))
-                    self.at_least(0, (start, 1), *since, (part, -least))
-                    if some:
-                        self.at_least(0, (some, 1), (part, -1))
-                self.at_least(0, (device, 1), (back, 1), (out, -1), (work, 1), (after, -1))
+                out, left, work = self.column(), self.column(), self.column() if self.parts else 0
+                worked.append((work, -1))
+                self.at_least(0, *had, (work, 1), (out, -1), (after, -1))
                 self.at_least(0, (host, 1), (out, 1), (back, -1), (left, -1))
-            self.device[i], self.host[i], batch[i] = after, left, (after, out, back, part)
+            self.device[i], self.host[i], batch[i] = after, left, (after, out, back, early, work)
+            begun.append((early, -1))
+            if self.parts:
+                self.cost[early] = self.cost[work] = Patterns.price * float(jobs.tokens.max()) / self.unit
             outs.append((out, -1))
             backs.append((back, -1))
             hosts.append((left, -1))
@@ -237,12 +238,20 @@ class _Program:
             if limit < LIMIT / 2:
                 self.at_least(-limit, *terms)
         for k, divisor in enumerate((jobs.divisor * self.unit).tolist()):
-            sums, busy = Counter[int]({ticks: 1}), int(jobs.busy[k]) / divisor
-            for rate, load in ((jobs.tokens[k], worked), (jobs.swap_out[k], outs), (jobs.swap_in[k], backs)):
-                for column, factor in load:
-                    sums[column] += factor * rate / divisor
-            self.at_least(busy * (who.work > 0), (some, -busy), *sums.items())
+            busy, copied = int(jobs.busy[k]) * (who.work > 0), ((jobs.swap_out[k], outs), (jobs.swap_in[k], backs))
+            lasts, worked_on = (divisor, [(ticks, 1.0)]), (jobs.tokens[k], worked)
+            if self.parts:
+                pause = (divisor, [(start, 1.0), *since_end])
+                self.long_enough(busy / divisor, divisor, pause, lasts, worked_on, (jobs.tokens[k], begun), *copied)
+            self.long_enough(busy / divisor, divisor, lasts, worked_on, *copied[: 2 * (not self.parts)])
         return batch
+
+    def long_enough(self, least: float, divisor: float, *loads: tuple[float, list[Term]]) -> None:
+        sums = defaultdict[int, float](float)
+        for rate, load in loads:
+            for column, factor in load:
+                sums[column] += factor * rate / divisor
+        self.at_least(least, *sums.items())
 
     def end(self, i: int, start: int, ticks: int) -> None:
         """Note that a request generates a token in the last batch."""
@@ -250,7 +259,7 @@ class _Program:
         self.ready[i] = max(0, int(jobs.call[i, token])) / self.unit, self.before
         self.token[i] += 1
         if self.token[i] == jobs.count[i]:
-            self.cost.update({start: int(jobs.rate[i]), ticks: int(jobs.rate[i])})
+            self.cost[start] = self.cost[ticks] = self.cost[start] + float(jobs.rate[i])
 
     def amounts(self) -> list[list[Moves]] | None:
         """Return the best amounts, not yet whole."""
@@ -258,7 +267,7 @@ class _Program:
             return None
         highs, lp = Silent(output_flag=False, threads=1), highspy.HighsLp()
         lp.num_col_, lp.num_row_ = len(self.high), len(self.least)
-        lp.col_cost_ = np.array([float(self.cost[k]) for k in range(len(self.high))])
+        lp.col_cost_ = np.array([self.cost[k] for k in range(len(self.high))])
         lp.col_lower_, lp.col_upper_ = np.zeros(len(self.high)), np.array(self.high)
         lp.row_lower_, lp.row_upper_ = np.array(self.least, float), np.full(len(self.least), math.inf)
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
