@@ -76,10 +76,10 @@ def improve(
         amounts = _Program(jobs, pattern).amounts()
         return None if amounts is None else _run(instance, jobs, pattern, amounts)
 
-    own = pattern_of(trace)
+    own, part = pattern_of(trace), None if rounds is None else max(1, rounds // 4)
     order = [Who(makes, makes) for _, makes in own if makes]
-    _, pattern = _anneal(jobs, order, partial(_best, jobs), draw, seconds / 2, rounds and rounds // 2, orders=True)
-    ends = [_anneal(jobs, start, found, draw, seconds / 4, rounds and rounds // 4) for start in (own, pattern) if start]
+    _, pattern = _anneal(jobs, order, partial(_best, jobs), draw, seconds / 2, part and 2 * part, orders=True)
+    ends = [_anneal(jobs, start, found, draw, seconds / 4, part) for start in (own, pattern) if start]
     _, batches = min(ends, key=lambda end: end[0])
     return Schedule(instance_sha256=instance.sha256, batches=tuple(batches)) if batches else None
 
@@ -92,7 +92,7 @@ def _anneal(
     began, made = now(), 0
     best = value_of(pattern) or (math.inf, None)
     value = best[0]
-    while (done := made / rounds if rounds is not None else (now() - began) / seconds) < 1:
+    while (done := made / rounds if rounds is not None else (now() - began) / max(1e-9, seconds)) < 1:
         made += 1
         moved = _moved(jobs, pattern, draw, orders)
         if not moved or not (found := value_of(moved)):
