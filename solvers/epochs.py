@@ -52,7 +52,7 @@ def applies(instance: Instance, objective: str) -> bool:
 
 def search(instance: Instance, objective: str, seconds: float, seed: int, rounds: int | None = None) -> Schedule | None:
     """Return the best schedule found (the referee has not seen it), or None: after `seconds`, or `rounds`."""
-    jobs, rng = _jobs(instance, objective), np.random.default_rng(seed)
+    jobs, rng = jobs_of(instance, objective), np.random.default_rng(seed)
     if not _is_small(instance, jobs):
         return None
     n, epochs = len(instance.requests), 2 + 2 * sum(len(request.segments) for request in instance.requests)
@@ -107,7 +107,8 @@ def _steps(seconds: float, rounds: int | None, tokens: int) -> Iterator[tuple[in
             moves = int(made / passed * min(0.2, max(0.0, seconds - passed))) + 1
 
 
-def _jobs(instance: Instance, objective: str) -> Jobs:
+def jobs_of(instance: Instance, objective: str) -> Jobs:
+    """Return the numbers of an instance that `applies` lets pass."""
     requests, machine = instance.requests, instance.machine
     counts = [request.output for request in requests]
     context, call = np.zeros((len(requests), max(counts)), np.int64), np.full((len(requests), max(counts)), -1)

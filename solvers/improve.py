@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ class ImproveOptions(Options):
 
     moves = 2_000  # moves of destroy and repair that count as a round
     epochs = 4_000  # schedules of `solvers.epochs` that count as a round
+    patterns = 40  # ... and patterns of `solvers.amounts`
     aside = 100  # requests set aside for a percentile, one after another
     runs = 200  # compiled runs of the index rule that count as a round
     patience = 0.25, 1.0, 4.0  # tried where requests share contents
@@ -292,23 +294,31 @@ class _Improvement:
                 return
 
     def few(self, seed: int) -> None:
+        """Try an order and switches for each epoch; from the best schedule on, patterns of work."""
+        given, patterns = (self.instance, self.objective), import_module("solvers.amounts")  # not beside ortools
+        most = (None, None) if self.rounds is None else (self.options.epochs, self.options.patterns)
         self.count()
-        left, rounds = (self.seconds - (now() - self.began)) / 2, None if self.rounds is None else self.options.epochs
-        if found := epochs.search(self.instance, self.objective, left, seed, rounds):
-            trace = verify_schedule(self.instance, found)
-            if objective_value(trace, self.objective) < self.value:
-                self._keep(trace, None)
+        self.keep_better(epochs.search(*given, self.left / 3, seed, most[0]))
+        self.count()
+        self.keep_better(patterns.improve(*given, self.left / 2, seed, most[1], self.schedule))
+
+    @property
+    def left(self) -> float:
+        return self.seconds - (now() - self.began)
 
     def repair(self, seed: int) -> None:
-        share = (self.seconds - (now() - self.began)) / self.options.restarts
+        share = self.left / self.options.restarts
         for k in range(self.options.restarts):
             self.count()
             moves = None if self.rounds is None else self.options.moves
             given = Schedule(instance_sha256=self.instance.sha256, batches=self.schedule.batches)
             found = repair(self.instance, self.objective, given, seconds=share, seed=seed + k, rounds=moves)
-            trace = verify_schedule(self.instance, found)
-            if objective_value(trace, self.objective) < self.value:
-                self._keep(trace, None)
+            self.keep_better(found)
+
+    def keep_better(self, found: Schedule | None) -> None:
+        trace = found and verify_schedule(self.instance, found)
+        if trace and objective_value(trace, self.objective) < self.value:
+            self._keep(trace, None)
 
     def climb(
         self, make: Callable[..., Policy], tuning: Tuning, below: Value | float = math.inf,
