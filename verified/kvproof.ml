@@ -58,7 +58,7 @@ module Nat =
   (** val ltb : int -> int -> bool **)
 
   let ltb n m =
-    (<=) (Stdlib.Int.succ n) m
+    ((<=) : int -> int -> bool) (Stdlib.Int.succ n) m
  end
 
 module Pos =
@@ -1528,7 +1528,8 @@ let rec minimum xs ys =
 
 let rec place_in n ns = match ns with
 | [] -> n :: []
-| x :: xs -> if (<=) n x then n :: ns else x :: (place_in n xs)
+| x :: xs ->
+  if ((<=) : int -> int -> bool) n x then n :: ns else x :: (place_in n xs)
 
 (** val arrange : int list -> int list **)
 

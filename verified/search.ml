@@ -14,9 +14,10 @@ module Table = Hashtbl.Make (struct
   let hash ss = Hashtbl.hash_param 400 400 ss
 end)
 module Queue = Stdlib.Map.Make (Int)
-let memo f = let cache = Hashtbl.create 1000 in fun n -> match Hashtbl.find_opt cache n with
+module Numbers = Hashtbl.Make (struct type t = int let equal (a : t) b = a = b let hash n = n end)
+let kept_in cache f n = match Numbers.find_opt cache n with
   | Some x -> x
-  | None -> let x = f n in Hashtbl.add cache n x; x
+  | None -> let x = f n in Numbers.add cache n x; x
 
 (* States with the least cost so far, all from which the bound could still be missed. *)
 let states inst o bound most =
@@ -145,8 +146,8 @@ let graph inst o strict =
   let all = Array.map (fun x -> thin (=) { x with hold = slim x.hold; edges = List.map (fun (n, l) -> n, slim l) x.edges }) all in
   let as_good, _ = simulation inst strict (fun n -> kinds.(n), Some keys.(n)) all in  (* of as much progress; then all *)
   let all = Array.map (thin as_good) all and sizes = groups (List.map (fun k -> k, ()) (Array.to_list kinds)) in
-  let large = memo (fun kinds -> List.compare_length_with (Hashtbl.find sizes kinds) 3000 > 0) in
-  let as_good, peers = simulation inst strict (fun n -> kinds.(n), if large kinds.(n) then Some keys.(n) else None) all in
+  let large = Array.map (fun kinds -> List.compare_length_with (Hashtbl.find sizes kinds) 3000 > 0) kinds in
+  let as_good, peers = simulation inst strict (fun n -> kinds.(n), if large.(n) then Some keys.(n) else None) all in
   let same = Array.mapi (fun n l -> List.fold_left (fun m p -> if p < m && as_good p n && as_good n p then p else m) n l) peers in
   let reduced n =
     let x = all.(n) and is_better p = p <> n && same.(p) = p && as_good p n in
@@ -184,7 +185,7 @@ let layers inst o scale target strict nodes vectors start most =
   let rec go vs all made =
     (* in place of a state, one of whose nodes another node is better than, if that state costs no more *)
     let present = groups (List.concat_map (fun nn -> List.map (fun n -> n, ()) nn) (List.of_seq (Joint.to_seq_keys all))) in
-    let better_of = memo (fun n -> List.filter (Hashtbl.mem present) (items (at_node nodes n).better [])) in
+    let better_of = kept_in (Numbers.create 1000) (fun n -> List.filter (Hashtbl.mem present) (items (at_node nodes n).better [])) in
     let rec dominating b before = function
       | [] -> None
       | n :: after ->
@@ -206,11 +207,9 @@ let layers inst o scale target strict nodes vectors start most =
     else begin
       let next = Joint.create 1000 and cut = Joint.create 1000 and choice = Joint.create 1000 and soon = later vs in
       let ps = now_of soon in
-      let before v v' = if now_of [v'] = [] then [] else [if v.since = 0 then Some (snd (List.hd v.steps)) else None] in
-      let pots = List.concat (List.map2 before vs soon) and tables = List.map (fun _ -> Hashtbl.create 100) ps in
-      let options_of p table n = match Hashtbl.find_opt table n with
-        | Some x -> x
-        | None -> let x = options nodes [free, snd p; p] n in Hashtbl.add table n x; x in
+      let before v v' = match v.since, v.steps, now_of [v'] with
+        | _, _, [] -> [] | 0, (_, p) :: _, _ -> [Some p] | _ -> [None] in
+      let pots = List.concat (List.map2 before vs soon) and tables = List.map (fun _ -> Numbers.create 100) ps in
       let follow (nn, b) =
         if List.for_all (fun n -> (at_node nodes n).ended) nn then raise (Below (int b));
         let b = add_big_int b (mult_big_int scale (rate_of o nodes nn)) in
@@ -220,12 +219,12 @@ let layers inst o scale target strict nodes vectors start most =
         let best = - snd best in
         if best > 0 then Joint.add choice nn best;
         let p = List.nth ps best in
-        let chosen = List.map (options_of p (List.nth tables best)) nn in
+        let chosen = List.map (kept_in (List.nth tables best) (options nodes [free, snd p; p])) nn in
         let batch l nn = if usable inst strict l then add next cut ps (arrange nn) b; true in
         ignore (each inst batch (List.map snd chosen) none [] (slack_of inst target [free, snd p; p] b chosen)) in
       List.iter follow kept;
       let layer = { entries = tree Fun.id (List.map (fun (nn, b) -> of_nodes nn, (nn, b)) kept);
-        used = List.map (fun t -> set (List.of_seq (Hashtbl.to_seq_keys t))) tables;
+        used = List.map (fun t -> set (List.of_seq (Numbers.to_seq_keys t))) tables;
         steer = (fun nn -> if Joint.mem better nn then Some (last nn) else None);
         guide = (fun nn -> Option.value ~default:0 (Joint.find_opt choice nn)) } in
       go soon next (layer :: made)
