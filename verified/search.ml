@@ -105,7 +105,8 @@ let simulation inst strict group all =
   sweep ();
   as_good, peers
 
-(* A node for each state, with the starts that lead to it; then one for all that are as good as each other. *)
+(* A node for each state, with the starts that lead to it; then one for all that are as good as each other, compared with
+   all of a start if `whole`, else with those of as much progress. *)
 let graph inst o strict =
   let ids = Table.create 10000 and todo = Stdlib.Queue.create () and made = ref [] in
   let id s = match Table.find_opt ids [s] with
@@ -144,10 +145,11 @@ let graph inst o strict =
     let l' = if inst.mach.hybrid then { l' with npre = keep 4 (add_big_int l.ndec l.npre) } else { l' with ndec = l.ndec; npre = l.npre } in
     if strict then { l' with nout = sub_big_int (act_of l) (act_of l') } else l' in
   let all = Array.map (fun x -> thin (=) { x with hold = slim x.hold; edges = List.map (fun (n, l) -> n, slim l) x.edges }) all in
-  let as_good, _ = simulation inst strict (fun n -> kinds.(n), Some keys.(n)) all in  (* of as much progress; then all *)
+  let as_good, _ = simulation inst strict (fun n -> kinds.(n), Some keys.(n)) all in
   let all = Array.map (thin as_good) all and sizes = groups (List.map (fun k -> k, ()) (Array.to_list kinds)) in
   let large = Array.map (fun kinds -> List.compare_length_with (Hashtbl.find sizes kinds) 3000 > 0) kinds in
-  let as_good, peers = simulation inst strict (fun n -> kinds.(n), if large.(n) then Some keys.(n) else None) all in
+  fold, fun whole ->
+  let as_good, peers = simulation inst strict (fun n -> kinds.(n), if large.(n) || not whole then Some keys.(n) else None) all in
   let same = Array.mapi (fun n l -> List.fold_left (fun m p -> if p < m && as_good p n && as_good n p then p else m) n l) peers in
   let reduced n =
     let x = all.(n) and is_better p = p <> n && same.(p) = p && as_good p n in
@@ -155,7 +157,7 @@ let graph inst o strict =
       better = set (List.filter is_better peers.(n)); kinds = kinds.(n) } in
   let nodes = List.map reduced (List.filter (fun n -> same.(n) = n) (List.init (Array.length all) Fun.id)) in
   let names = Table.fold (fun l n names -> (of_state (List.hd l), (List.hd l, same.(n))) :: names) ids [] in
-  tree List.hd nodes, tree Fun.id names, List.map (fun n -> same.(n)) starts, List.map (fun n -> same.(n)) firsts, fold
+  tree List.hd nodes, tree Fun.id names, List.map (fun n -> same.(n)) starts, List.map (fun n -> same.(n)) firsts
 
 let free = { pblk = big 0; phos = big 0; ptk = big 0; ppt = big 0; prq = big 0 }
 let sums p nn = sub_big_int (sum (val0 p) nn) (snd p)
@@ -237,11 +239,7 @@ let layers inst o scale target strict nodes vectors start most =
 let by_slots inst o bound scale strict prices most =
   let s = big (if o = None then 1 else scale) and sum = Option.value ~default:Flow o in
   let target = match o with Some o -> target_of inst o bound s | None -> all_late inst bound in
-  let nodes, names, start, firsts, fold = graph inst sum strict in
-  let due n = List.fold_left2 (fun d m (s : state) -> if m = n then max_big_int d (pred_big_int (add_big_int s.arrived bound)) else d)
-    zero_big_int start (initial inst) in
-  let given = List.map due firsts in
-  let first = if o = None then Some given else None in
+  let fold, nodes_of = graph inst sum strict in
   let rec from k l = if k > 0 && l <> [] then from (k - 1) (List.tl l) else l in
   let pad k rows = rows @ List.init (max 0 (k - List.length rows)) (fun _ -> free) in
   let rec latest = function  (* the first vector, and a dozen of the latest *)
@@ -252,17 +250,25 @@ let by_slots inst o bound scale strict prices most =
   let longest = List.fold_left (fun n r -> max n (steps r)) 0 inst.requests in
   let prices = List.mapi (fun k p -> if k > 0 then p else { p with ticks = max_int; costs = pad (longest + List.length p.costs) p.costs })
     (latest prices) in
-  let proved = snd (List.hd (steps_of inst s nodes first (List.hd prices))) in
-  let dd = if sum = Makespan || ge_big_int (sums proved start) target then []
-    else narrow inst s target nodes start firsts first (List.hd prices).costs in
-  let until = List.fold_left (fun n (_, l) -> max n (List.fold_left max 0 (List.filter (fun d -> d < int far) (List.map int l)))) 0
-    (match List.rev dd with [] -> [] | l :: _ -> [l]) in
-  let prices = List.map (fun p -> { p with costs = pad (until + 1 - p.from) p.costs }) prices in
-  let vectors = List.map (fun p -> { since = p.from; span = p.ticks; steps = steps_of inst s nodes (latest_of first dd) p }) prices in
-  let found, count = layers inst sum s target strict nodes vectors start most in
-  (match o with
-    | Some o -> check_slots inst o bound s strict nodes names of_state of_nodes prices dd found
-    | None -> check_longest inst bound strict nodes names of_state of_nodes given prices dd found), count
+  let rec attempt whole =
+    let nodes, names, start, firsts = nodes_of whole in
+    let due n = List.fold_left2 (fun d m (s : state) -> if m = n then max_big_int d (pred_big_int (add_big_int s.arrived bound)) else d)
+      zero_big_int start (initial inst) in
+    let given = List.map due firsts in
+    let first = if o = None then Some given else None in
+    let proved = ge_big_int (sums (snd (List.hd (steps_of inst s nodes first (List.hd prices)))) start) target in
+    if not (proved || whole) then attempt true else begin
+      let dd = if sum = Makespan || proved then [] else narrow inst s target nodes start firsts first (List.hd prices).costs in
+      let ends = match latest_of first dd with Some l -> List.filter (gt_big_int far) l | None -> [] in
+      let until = List.fold_left (fun n d -> max n (int d)) 0 ends in
+      let prices = List.map (fun p -> { p with costs = pad (until + 1 - p.from) p.costs }) prices in
+      let vectors = List.map (fun p -> { since = p.from; span = p.ticks; steps = steps_of inst s nodes (latest_of first dd) p }) prices in
+      let found, count = layers inst sum s target strict nodes vectors start most in
+      (match o with
+        | Some o -> check_slots inst o bound s strict nodes names of_state of_nodes prices dd found
+        | None -> check_longest inst bound strict nodes names of_state of_nodes given prices dd found), count
+    end in
+  attempt false
 
 let prove inst o bound scale strict prices most =
   let is_steady = steady inst (Option.value ~default:Flow o) in
