@@ -30,9 +30,9 @@ SOURCES = ("kvproof.mli", "kvproof.ml", "search.ml", "shares.ml", "main.ml")
 COMPILE = ("ocamlfind", "ocamlopt", "-O3", "-w", "-a", "-package", "zarith", "-linkpkg")
 SEARCHED = (Feature.MAKESPAN, Feature.BUSY, Feature.FLOW, Feature.WEIGHTED, Feature.TTFT)
 OBJECTIVES = (*SEARCHED, Feature.LONGEST, Feature.LATE)
-TAKES = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*SEARCHED})
+TAKES = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*SEARCHED, Feature.LONGEST})
 ALONE = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*OBJECTIVES, Feature.PERCENTILE} - {Feature.BUSY})
-SHARES = Takes(TAKES.features - {Feature.TTFT})
+SHARES = Takes(TAKES.features - {Feature.TTFT, Feature.LONGEST})
 ENDS = "a schedule ends at"
 """What the program says of a bound that is false."""
 MOST_STATES = 200_000

@@ -17,7 +17,7 @@ Lemma start_good I : forallb (fun r => 0 <=? weight r) (requests I) = true -> go
 Proof.
   unfold good, initial. induction (requests I) as [|r rs IH]; cbn [map forallb]; [constructor|].
     rewrite andb_true_iff, Z.leb_le. intros [A B].
-  constructor; [exact A|now apply IH].
+  constructor; [split; [exact A|unfold inv; cbn; congruence]|now apply IH].
 Qed.
 Lemma start_inv I : Forall inv (initial I).
 Proof. unfold initial. induction (requests I); cbn [map]; constructor; [unfold inv; cbn; congruence|assumption]. Qed.
@@ -55,68 +55,138 @@ Qed.
 
 (* By prices of slots, if every batch lasts a tick. *)
 Record price := Price { from : nat; ticks : nat; costs : list row }.  (* in use from a tick on, for so many *)
-Definition check_slots I o bound scale strict nodes names hash hashes steer prices LL :=
-  (0 <? scale) && (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I)
-  && fitsb (mach I) (all_held (mach I) (initial I)) && steady I o
-  && forallb (node_ok I strict nodes) (items nodes [])
-  && forallb (forallb (name_ok I o strict nodes names hash)) (items names [])
-  && forallb (fun p => forallb (row_ok (mach I)) (costs p)) prices
-  && forallb (fun s => some (name names hash (norm true 0 s))) (initial I)
-  && let target := target_of I o bound scale in
-     let vs := map (fun p => Vector (from p) (ticks p) (layers_of I scale nodes (costs p))) prices in
-     let start := map (fun s => match name names hash (norm true 0 s) with Some n => n | None => O end) (initial I) in
-     settled target nodes hashes steer (now_of vs) (hd Tip LL) start 0
-     && closed I o scale target strict nodes hashes steer vs LL.
-Theorem certified_by_slots I o bound scale strict nodes names hash hashes steer prices LL :
-  check_slots I o bound scale strict nodes names hash hashes steer prices LL = true ->
+Section By_slots.
+  Variable I : instance.
+  Variable o : objective.
+  Variable scale target : Z.
+  Variable strict : bool.
+  Variable nodes : search_tree node.
+  Variable names : search_tree (list (state * nat)).
+  Variable hash : state -> nat.
+  Variable hashes : list nat -> nat.
+  Definition latest_of first dd := fold_left (fun (_ : option (list Z)) (d : list row * list Z) => Some (snd d)) dd first.
+  Definition steps_of deadlines p := layers_of I scale nodes deadlines (Z.of_nat (from p)) zero (costs p).
+  Fixpoint narrowed start deadlines dd := match dd with [] => true | (rows, d) :: dd => forallb (row_ok (mach I)) rows
+    && tightens scale target nodes deadlines (snd (hd off (layers_of I scale nodes deadlines 0 zero rows))) start d
+    && narrowed start (Some d) dd end.
+  Definition start_nodes := map (fun s => match name names hash (norm true 0 s) with Some n => n | None => O end) (initial I).
+  Definition no_run first prices dd LL :=  (* that obeys the first deadlines costs less than the target *)
+    (0 <? scale) && (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I)
+    && fitsb (mach I) (all_held (mach I) (initial I)) && steady I o
+    && forallb (node_ok I strict nodes) (items nodes [])
+    && forallb (forallb (name_ok I o strict nodes names hash)) (items names [])
+    && forallb (fun p => forallb (row_ok (mach I)) (costs p)) prices
+    && forallb (fun s => some (name names hash (norm true 0 s))) (initial I)
+    && narrowed start_nodes first dd
+    && let vs := map (fun p => Vector (from p) (ticks p) (steps_of (latest_of first dd) p)) prices in
+       settled target nodes hashes (now_of vs) (hd blank LL) start_nodes 0
+       && closed I o scale target strict nodes hashes vs LL.
+  Lemma no_run_below first prices dd LL bs zz d : no_run first prices dd LL = true -> run I 0 (initial I) bs zz d -> Forall R11 zz ->
+    (length zz = length start_nodes -> Forall2 (timely o nodes first) zz start_nodes) -> target <= scale * meter I o 0 (initial I) bs.
+  Proof.
+    unfold no_run. cbv zeta. rewrite !andb_true_iff, Z.ltb_lt, Z.leb_le.
+    intros [[[[[[[[[[S Q] W] RM] ST] NO] NA] PR] NM] NW] [B C]] R F T.
+    assert (0 < block (mach I)) as BK by lia. assert (0 <= scale) as SC by lia.
+    assert (Forall2 (stands nodes names hash) (map (norm true 0) (initial I)) start_nodes) as SS.
+    { unfold start_nodes. clear - NM. induction (initial I) as [|s ss IH]; cbn [map]; constructor.
+      - cbn [forallb] in NM. apply andb_true_iff in NM. destruct NM as [A _].
+        destruct (name names hash (norm true 0 s)) as [n|] eqn:E; [now apply by_name|discriminate].
+      - apply IH. cbn [forallb] in NM. now apply andb_true_iff in NM. }
+    apply Z.le_ngt. intros LOW. pose proof (start_good I W) as G.
+    assert (Forall2 (timely o nodes (latest_of first dd)) zz start_nodes) as T'.
+    { clear B C. unfold latest_of.
+      specialize (T ltac:(rewrite <- (same_length _ _ _ SS), map_length; symmetry; exact (same_length _ _ _ (run_ends I o ST _ _ _ _ _ R)))).
+      revert NW T. generalize first. induction dd as [|[rows l] dd IH]; intros deadlines NW T; cbn [fold_left]; [exact T|].
+      cbn [narrowed] in NW. rewrite !andb_true_iff in NW. destruct NW as [[RO K] NW]. apply IH; [exact NW|].
+      pose proof (sound_layers I o scale strict nodes names hash deadlines BK SC ST NO NA _ RO 0 zero) as SD.
+      pose proof (tightened I o scale target strict nodes names hash hashes deadlines SC ST NO NA _ _ _ _ _ _ l SD R F G RM
+        ltac:(unfold initial; clear; induction (requests I); constructor; [now destruct o|assumption]) SS T K LOW) as X.
+      clear - X. induction X as [|z n zz nn X _ IX]; constructor; [|exact IX]. intros l' [= <-]. exact X. }
+    set (vs := map _ prices) in *.
+    assert (Forall (vector_sound I o scale nodes names hash (latest_of first dd) 0) vs) as VS.
+    { apply Forall_forall. intros w H. apply in_map_iff in H. destruct H as (p & <- & H). rewrite forallb_forall in PR.
+      exact (layers_sound I o scale strict nodes names hash (latest_of first dd) BK SC ST NO NA _ (PR p H) _ zero (zero_ok I)). }
+    pose proof (settled_reaches I o scale target strict nodes names hash hashes (latest_of first dd) SC ST NO 0 _ _ _ _ (Z.le_refl 0)
+      (fun p H => proj2 (now_sound I o scale strict nodes names hash (latest_of first dd) BK SC ST NO NA 0 vs VS p H))
+      (closed_reaches I o scale target strict nodes names hash hashes (latest_of first dd) BK SC ST NO NA LL 0 vs (Z.le_refl 0) VS C) B
+      (initial I) start_nodes bs zz d R F G RM SS T' (Permutation_refl _)) as X. cbn [snd] in X. lia.
+  Qed.
+End By_slots.
+Definition check_slots I o bound scale strict nodes names hash hashes prices dd LL :=
+  no_run I o scale (target_of I o bound scale) strict nodes names hash hashes None prices dd LL && (0 <=? scale).
+Theorem certified_by_slots I o bound scale strict nodes names hash hashes prices dd LL :
+  check_slots I o bound scale strict nodes names hash hashes prices dd LL = true ->
   forall schedule v, valid I schedule (Whole o) v -> bound <= v.
 Proof.
-  unfold check_slots. cbv zeta. rewrite !andb_true_iff, Z.ltb_lt, Z.leb_le.
-  intros [[[[[[[[[S Q] W] RM] ST] NO] NA] PR] NM] [B C]] bs v (zz & d & R & F & ->).
-  set (vs := map _ prices) in *. set (start := map _ (initial I)) in *.
-  assert (Forall (vector_sound I o scale nodes names hash) vs) as VS.
-  { apply Forall_forall. intros w H. apply in_map_iff in H. destruct H as (p & <- & H). rewrite forallb_forall in PR.
-    specialize (PR p H). intros x X. cbn [layers] in X. clear - X PR Q S ST NO NA. revert x X.
-    induction (costs p) as [|r rows IH]; cbn [layers_of]; [intros x []|]. intros x [<-|X].
-    - exact (sound_layers I o scale strict nodes names hash ltac:(lia) ltac:(lia) ST NO NA (r :: rows) PR).
-    - apply IH; [|exact X]. cbn [forallb] in PR. now apply andb_true_iff in PR. }
-  assert (Forall2 (stands nodes names hash) (map (norm true 0) (initial I)) start) as SS.
-  { unfold start. clear - NM. induction (initial I) as [|s ss IH]; cbn [map]; constructor.
-    - cbn [forallb] in NM. apply andb_true_iff in NM. destruct NM as [A _].
-      destruct (name names hash (norm true 0 s)) as [n|] eqn:E; [now apply by_name|discriminate].
-    - apply IH. cbn [forallb] in NM. now apply andb_true_iff in NM. }
-  assert (0 < block (mach I)) as BK by lia. assert (0 <= scale) as SC by lia.
-  pose proof (settled_reaches I o scale _ nodes names hash hashes SC steer _ _ _ _
-    (now_sound I o scale strict nodes names hash BK SC ST NO NA vs VS)
-    (closed_reaches I o scale _ strict nodes names hash hashes BK SC ST NO NA steer LL vs VS C) B) as X.
-  specialize (X 0 (initial I) start bs zz d R F (start_good I W) RM SS (Permutation_refl start)). cbn [fst snd] in X.
-  pose proof (value_meter _ o _ _ _ R F) as V. cbn [result]. unfold target_of in X. nia.
+  intros [C P]%andb_true_iff bs v (zz & d & R & F & ->). apply Z.leb_le in P.
+  pose proof (no_run_below _ _ _ _ _ _ _ _ _ None _ _ _ _ _ _ C R F) as X. pose proof (value_meter _ o _ _ _ R F) as V.
+  cbn [result]. unfold target_of in X. apply Z.le_ngt. intros LT.
+  assert (scale * (bound + offset I o - 1) + 1 <= scale * meter I o 0 (initial I) bs); [apply X|nia].
+  intros L. apply (by_place _ (start_of (Request 0 0 0 0 [])) O _ _ L). intros i _ l [=].
 Qed.
-Corollary no_schedule_below_slots I o bound scale strict nodes names hash hashes steer prices LL :
-  check_slots I o bound scale strict nodes names hash hashes steer prices LL = true ->
+Corollary no_schedule_below_slots I o bound scale strict nodes names hash hashes prices dd LL :
+  check_slots I o bound scale strict nodes names hash hashes prices dd LL = true ->
   forall schedule v, referee I schedule (Whole o) = Some v -> bound <= v.
 Proof. intros C bs v H. apply (certified_by_slots _ _ _ _ _ _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
 
+(* The largest flow time: below the bound all requests would obey deadlines, which no run does: it would cost more than
+   all ends at their deadlines. *)
+Definition all_late I bound := Z.of_nat (length (initial I)) * (bound - 1) + offset I Flow + 1.
+Definition check_longest I bound strict nodes names hash hashes deadlines prices dd LL :=
+  no_run I Flow 1 (all_late I bound) strict nodes names hash hashes (Some deadlines) prices dd LL
+  && forallb (fun s => match name names hash (norm true 0 s) with
+       | Some n => arrived s + bound - 1 <=? latest deadlines (at_node nodes n) | None => false end) (initial I).
+Lemma run_places I now ss bs zz d : run I now ss bs zz d -> Forall2 (fun s z => arrived z = arrived s) ss zz.
+Proof.
+  induction 1 as [now ss|now ss t aa bs zz d T L J D R IH]; [induction ss; constructor; trivial|].
+  clear - L IH. revert IH. generalize (t + D). intros E. revert zz. induction L as [|s a ss aa L _ IL]; intros zz F; inversion F; subst; constructor; [|now apply IL].
+  destruct (step_wt (mach I) s a E). congruence.
+Qed.
+Lemma place_most x xs : In x xs -> exists m l, fold_right place [] xs = m :: l /\ x <= m.
+Proof.
+  induction xs as [|y ys IH]; [intros []|]. cbn [fold_right]. intros H. destruct (fold_right place [] ys) as [|m l].
+  - exists y, []. split; [reflexivity|]. destruct H as [->|H]; [lia|]. destruct (IH H) as (? & ? & [=] & _).
+  - exists (Z.max y m), (place (Z.min y m) l). split; [reflexivity|]. destruct H as [->|H]; [lia|]. destruct (IH H) as (? & ? & [= <- <-] & X). lia.
+Qed.
+Theorem certified_longest I bound strict nodes names hash hashes deadlines prices dd LL :
+  check_longest I bound strict nodes names hash hashes deadlines prices dd LL = true ->
+  forall schedule v, valid I schedule (Tail false 0) v -> bound <= v.
+Proof.
+  intros [C K]%andb_true_iff bs v (zz & d & R & F & ->). apply Z.le_ngt. intros LT. cbn [result] in LT.
+  assert (forall z, In z zz -> exists c, over z = Some c /\ c - arrived z <= bound - 1) as E.
+  { intros z Z. rewrite Forall_forall in F. specialize (F z Z). unfold R11 in F. destruct (over z) as [c|] eqn:X; [|congruence].
+    exists c. split; [reflexivity|]. destruct (place_most _ _ (in_map (fun s => at_ (over s) - arrived s) _ _ Z)) as (m & l & Y & W).
+    rewrite Y in LT. cbn [nth] in LT. rewrite X in W. cbn [at_] in W. lia. }
+  pose proof (run_places _ _ _ _ _ _ R) as P. pose proof (no_run_below _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ C R F) as X.
+  assert (all_late I bound <= 1 * meter I Flow 0 (initial I) bs) as Y.
+  { apply X. intros _. unfold start_nodes. clear - E P K. induction P as [|s z ss zz A _ IH]; cbn [map]; constructor.
+    - cbn [forallb] in K. apply andb_true_iff in K. destruct K as [K _]. destruct (name _ _ _) as [n|]; [|discriminate].
+      apply Z.leb_le in K. intros l [= <-]. destruct (E z (or_introl eq_refl)) as (c & C1 & C2). exists c. split; [exact C1|]. lia.
+    - cbn [forallb] in K. apply andb_true_iff in K. apply IH; [apply K|intros y H; apply E; now right]. }
+  pose proof (value_meter _ Flow _ _ _ R F) as V. cbn [value] in V. unfold all_late in Y. rewrite (same_length _ _ _ P) in Y.
+  assert (sum (fun s => at_ (over s) - arrived s) zz <= Z.of_nat (length zz) * (bound - 1)); [|lia].
+  clear - E. induction zz as [|z zz IH]; cbn [sum fold_right length]; [lia|]. unfold sum in IH. specialize (IH (fun y H => E y (or_intror H))).
+  destruct (E z (or_introl eq_refl)) as (c & -> & C2). cbn [at_]. lia.
+Qed.
+Corollary no_longest_below I bound strict nodes names hash hashes deadlines prices dd LL :
+  check_longest I bound strict nodes names hash hashes deadlines prices dd LL = true ->
+  forall schedule v, referee I schedule (Tail false 0) = Some v -> bound <= v.
+Proof. intros C bs v H. apply (certified_longest _ _ _ _ _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
+
 (* By states alone. *)
 Require Import Closed.
-Definition nothing (p : Empty_set) (k : Z) := 0.
-Definition check I o bound leb hash kept :=
-  (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I) && fitsb (mach I) (all_held (mach I) (initial I))
+Definition check I o bound leb hash kept := (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I)
   && let km := build hash kept in let target := target_of I o bound 1 in
-     forallb (kept_ok I o 1 target leb hash km Empty_set [] (fun p k _ => nothing p k) nothing) kept
-     && bounded target hash km Empty_set [] (fun p k _ => nothing p k) nothing 0 (origin I o leb) 0.
+     forallb (fun e => kept_ok I o target leb hash km (states e) (mark_of e)) kept && bounded target hash km (origin I o leb) 0.
 Theorem certified I o bound leb hash kept : check I o bound leb hash kept = true ->
   forall schedule v, valid I schedule (Whole o) v -> bound <= v.
 Proof.
-  unfold check. cbv zeta. rewrite !andb_true_iff, Z.leb_le. intros [[[Q W] RM] [K B]] bs v (zz & d & R & F & ->).
-  set (target := target_of I o bound 1) in *. set (q := fun (p : Empty_set) k (_ : state) => nothing p k) in *.
-  assert (forall k ss b, pick hash (build hash kept) k ss = Some b -> In (Entry k ss b) kept) as KI by (intros; eapply pick_in; eauto).
-  assert (forall p, In p [] -> forall now ss bs zz d, run I now ss bs zz d -> 0 <= now -> Forall R11 zz -> good ss ->
-    room I ss -> worth_of Empty_set q nothing p now (map (norm true now) ss) <= 1 * meter I o now ss bs) as SD by (intros p []).
+  unfold check. cbv zeta. rewrite !andb_true_iff, Z.leb_le. intros [[Q W] [K B]] bs v (zz & d & R & F & ->).
+  set (target := target_of I o bound 1) in *.
+  assert (forall ss b, pick hash (build hash kept) 0 ss = Some b -> In (Entry 0 ss b) kept) as KI by (intros; eapply pick_in; eauto).
   assert (Permutation (map (norm (timed o) 0) (initial I)) (origin I o leb)) as OP by (unfold origin; now rewrite sort_perm).
-  pose proof (bounded_cases I o 1 target leb hash kept (build hash kept) Empty_set [] q nothing KI K (or_introl eq_refl) SD 0 (initial I) _ 0 OP B) as X.
-  pose proof (closed_run I o 1 target leb hash kept (build hash kept) Empty_set [] q nothing
-    ltac:(lia) ltac:(lia) KI K (or_introl eq_refl) SD 0 (initial I) bs zz d R (Z.le_refl 0) F (start_good I W) RM 0 X) as Y.
+  pose proof (closed_run I o target leb hash kept (build hash kept) ltac:(lia) KI K 0 (initial I) bs zz d R (Z.le_refl 0) F (start_good I W) 0
+    (bounded_cases I o target leb hash kept (build hash kept) KI K 0 (initial I) _ 0 OP B)) as Y.
   pose proof (value_meter _ o _ _ _ R F) as V. cbn [result]. unfold target, target_of in Y. lia.
 Qed.
 Corollary no_schedule_below I o bound leb hash kept : check I o bound leb hash kept = true ->
@@ -124,3 +194,4 @@ Corollary no_schedule_below I o bound leb hash kept : check I o bound leb hash k
 Proof. intros C bs v H. apply (certified _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
 Print Assumptions no_schedule_below.
 Print Assumptions no_schedule_below_slots.
+Print Assumptions no_longest_below.

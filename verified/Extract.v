@@ -7,8 +7,9 @@ Extract Constant Z.to_nat =>
 Extract Constant Z.of_nat => "Big_int_Z.big_int_of_int".
 Extract Constant Z.leb => "Big_int_Z.le_big_int".
 Extract Constant Z.ltb => "Big_int_Z.lt_big_int".
+Extract Inlined Constant Nat.leb => "((<=) : int -> int -> bool)".
 Extraction "kvproof.ml"
-  referee check check_slots simple alone shares_ok  (* what is proved *)
+  referee check check_slots check_longest simple alone shares_ok  (* what is proved *)
   sort norm initial rate fee lasts jointb nexts opts origin held urate none target_of offset every steady
-  next answers usable settled rate_of each options slack_of now_of later layers_of arrange
+  next answers usable settled rate_of each options slack_of now_of later layers_of all_late arrange blank
   pieces once unit_of supply_of rated_of.

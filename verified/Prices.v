@@ -78,9 +78,9 @@ Section Prices.
   Hypothesis block_ok : 0 < block M.
   Lemma supply_nonneg r : row_ok M r = true -> fitsb M none = true -> 0 <= supply M r.
   Proof. intros A B. pose proof (pay_le r none A B). unfold pay in H. cbn in H. lia. Qed.
-  Definition fine s := 0 <= wt s.
+  Definition fine s := 0 <= wt s /\ inv s.
   Lemma urate_nonneg s : fine s -> 0 <= urate s.
-  Proof. unfold fine, urate, if0. destruct o; cbn; try lia; destruct (negb _); lia. Qed.
+  Proof. unfold fine, urate, if0. intros [H _]. destruct o; cbn; try lia; destruct (negb _); lia. Qed.
   Lemma held_nonneg s : most none (held M s).
   Proof.
     unfold most, held; cbn. pose proof (ceil_mono 0 (Z.max 0 (device s)) (block M) block_ok) as H. rewrite ceil_0 in H.
@@ -118,14 +118,14 @@ Section Prices.
     apply most_plus; [eapply held_next; eauto|exact IH].
   Qed.
   Lemma good_next ss aa E : good ss -> good (nexts M E ss aa).
-  Proof. intros G. revert aa. induction G as [|s ss F _ IH]; intros [|a aa]; cbn; constructor; [unfold fine;
-    destruct (step_wt M s a E) as [-> _]; exact F|apply IH]. Qed.
+  Proof. intros G. revert aa. induction G as [|s ss F _ IH]; intros [|a aa]; cbn; constructor; [|apply IH].
+    destruct F. split; [now destruct (step_wt M s a E) as [-> _]|now apply step_inv]. Qed.
   Lemma room_norm b t ss : room ss -> room (map (norm b t) ss).
   Proof. unfold room. assert (all_held M (map (norm b t) ss) = all_held M ss) as ->; [|easy].
     induction ss as [|s ss IH]; [reflexivity|]. cbn [map all_held fold_right]. unfold all_held in IH.
     now rewrite IH. Qed.
   Lemma good_norm b t ss : good ss -> good (map (norm b t) ss).
-  Proof. induction 1; cbn; constructor; assumption. Qed.
+  Proof. induction 1 as [|s ss [A B] _ IH]; cbn; constructor; [|exact IH]. split; [exact A|]. unfold inv in *. cbn. destruct (over s), (first s); cbn; intuition congruence. Qed.
   Lemma mark_some x : some (mark x) = some x. Proof. now destruct x. Qed.
   Lemma rate_norm b t ss : rate o (map (norm b t) ss) = rate o ss.
   Proof.

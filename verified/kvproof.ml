@@ -1,6 +1,4 @@
 
-type empty_set = |
-
 (** val negb : bool -> bool **)
 
 let negb = function
@@ -22,6 +20,12 @@ let fst = function
 
 let snd = function
 | (_, y) -> y
+
+(** val length : 'a1 list -> int **)
+
+let rec length = function
+| [] -> 0
+| _ :: l' -> Stdlib.Int.succ (length l')
 
 (** val app : 'a1 list -> 'a1 list -> 'a1 list **)
 
@@ -54,7 +58,7 @@ module Nat =
   (** val ltb : int -> int -> bool **)
 
   let ltb n m =
-    (<=) (Stdlib.Int.succ n) m
+    ((<=) : int -> int -> bool) (Stdlib.Int.succ n) m
  end
 
 module Pos =
@@ -523,6 +527,16 @@ let rec filter f = function
 let rec find f = function
 | [] -> None
 | x :: tl0 -> if f x then Some x else find f tl0
+
+(** val combine : 'a1 list -> 'a2 list -> ('a1 * 'a2) list **)
+
+let rec combine l l' =
+  match l with
+  | [] -> []
+  | x :: tl0 ->
+    (match l' with
+     | [] -> []
+     | y :: tl' -> (x, y) :: (combine tl0 tl'))
 
 (** val seq : int -> int -> int list **)
 
@@ -1340,6 +1354,13 @@ type row = { pblk : Big_int_Z.big_int; phos : Big_int_Z.big_int;
              ptk : Big_int_Z.big_int; ppt : Big_int_Z.big_int;
              prq : Big_int_Z.big_int }
 
+(** val zero : row **)
+
+let zero =
+  { pblk = Big_int_Z.zero_big_int; phos = Big_int_Z.zero_big_int; ptk =
+    Big_int_Z.zero_big_int; ppt = Big_int_Z.zero_big_int; prq =
+    Big_int_Z.zero_big_int }
+
 (** val pay : row -> load -> Big_int_Z.big_int **)
 
 let pay r l =
@@ -1468,7 +1489,8 @@ let rec items t0 more0 =
   | Fork (l, _, x, h) -> items l (x :: (items h more0))
 
 type node = { idle : int; ended : bool; rated : Big_int_Z.big_int;
-              hold : load; edges : (int * load) list; better : int list }
+              hold : load; edges : (int * load) list;
+              better : int search_tree; kinds : int list }
 
 (** val far : Big_int_Z.big_int **)
 
@@ -1476,8 +1498,7 @@ let far =
   Z.pow (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)
     (Big_int_Z.mult_int_big_int 2
     ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-    ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
-    ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
+    (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
     ((fun x -> Big_int_Z.succ_big_int (Big_int_Z.mult_int_big_int 2 x))
     Big_int_Z.unit_big_int)))))
 
@@ -1507,7 +1528,8 @@ let rec minimum xs ys =
 
 let rec place_in n ns = match ns with
 | [] -> n :: []
-| x :: xs -> if (<=) n x then n :: ns else x :: (place_in n xs)
+| x :: xs ->
+  if ((<=) : int -> int -> bool) n x then n :: ns else x :: (place_in n xs)
 
 (** val arrange : int list -> int list **)
 
@@ -1518,7 +1540,7 @@ let arrange ns =
 
 let dead =
   { idle = 0; ended = false; rated = Big_int_Z.zero_big_int; hold = none;
-    edges = []; better = [] }
+    edges = []; better = Tip; kinds = [] }
 
 (** val at_node : node search_tree -> int -> node **)
 
@@ -1538,7 +1560,10 @@ let name names hash s =
 (** val as_good : node search_tree -> int -> int -> bool **)
 
 let as_good nodes n n' =
-  (||) ((=) n n') (existsb ((=) n) (at_node nodes n').better)
+  (||) ((=) n n')
+    (match seek n (at_node nodes n').better with
+     | Some m -> (=) n m
+     | None -> false)
 
 (** val for_state :
     node search_tree -> (state * int) list search_tree -> (state -> int) ->
@@ -1573,13 +1598,26 @@ let answers i strict =
       ((||) m.hybrid ((&&) (Z.leb e.ndec l.ndec) (Z.leb e.npre l.npre))))
     ((||) (negb strict) (Z.leb (act_of l) (act_of e))))
 
+(** val rests : node -> (int * load) list **)
+
+let rests x =
+  (x.idle, x.hold) :: x.edges
+
+(** val subset : int list -> int list -> bool **)
+
+let subset xs ys =
+  forallb (fun x -> existsb ((=) x) ys) xs
+
 (** val node_ok : instance -> bool -> node search_tree -> node -> bool **)
 
 let node_ok i strict nodes x =
   (&&)
     ((&&)
-      ((&&) (Z.leb Big_int_Z.zero_big_int x.rated)
-        (forallb (mostb none) (x.hold :: (map snd x.edges))))
+      ((&&)
+        ((&&) (Z.leb Big_int_Z.zero_big_int x.rated)
+          (forallb (mostb none) (x.hold :: (map snd x.edges))))
+        (forallb (fun n -> subset x.kinds (at_node nodes n).kinds)
+          (x.idle :: (app (map fst x.edges) (items x.better [])))))
       ((||) (negb x.ended)
         (forallb (fun n -> (at_node nodes n).ended)
           (x.idle :: (map fst x.edges)))))
@@ -1588,11 +1626,15 @@ let node_ok i strict nodes x =
       (&&)
         ((&&)
           ((&&) ((&&) (imp x.ended y.ended) (Z.leb y.rated x.rated))
-            (mostb y.hold x.hold)) (as_good nodes y.idle x.idle))
+            (as_good nodes y.idle x.idle))
+          (existsb (fun r ->
+            (&&) (mostb (snd r) x.hold) (as_good nodes (fst r) x.idle))
+            (rests y)))
         (forallb (fun e ->
           existsb (fun e' ->
             (&&) (answers i strict (snd e') (snd e))
-              (as_good nodes (fst e') (fst e))) y.edges) x.edges)) x.better)
+              (as_good nodes (fst e') (fst e))) y.edges) x.edges))
+      (items x.better []))
 
 (** val name_ok :
     instance -> objective -> bool -> node search_tree -> (state * int) list
@@ -1606,8 +1648,12 @@ let name_ok i o strict nodes names hash =
   (&&)
     ((&&)
       ((&&) ((&&) (imp (some s.over) x.ended) (Z.leb x.rated (urate o s)))
-        (mostb x.hold (held m s)))
-      (for_state nodes names hash x.idle (norm true Big_int_Z.unit_big_int s)))
+        (for_state nodes names hash x.idle
+          (norm true Big_int_Z.unit_big_int s)))
+      (existsb (fun r ->
+        (&&) (mostb (snd r) (held m s))
+          (for_state nodes names hash (fst r)
+            (norm true Big_int_Z.unit_big_int s))) (rests x)))
     (forallb (fun al ->
       let s' =
         norm true Big_int_Z.unit_big_int
@@ -1628,6 +1674,20 @@ let usable i strict =
         (Z.leb l.npre Big_int_Z.zero_big_int)))
     ((||) (negb strict) (Z.ltb Big_int_Z.zero_big_int (act_of l))))
 
+(** val latest : Big_int_Z.big_int list -> node -> Big_int_Z.big_int **)
+
+let latest l x =
+  fold_right (fun k d -> Z.max (nth k l far) d) Big_int_Z.zero_big_int x.kinds
+
+(** val overdue :
+    Big_int_Z.big_int list option -> Big_int_Z.big_int -> node -> bool **)
+
+let overdue deadlines k x =
+  match deadlines with
+  | Some l ->
+    (&&) (Z.ltb Big_int_Z.zero_big_int x.rated) (Z.leb (latest l x) k)
+  | None -> false
+
 type pot = Big_int_Z.big_int search_tree * Big_int_Z.big_int
 
 (** val val0 : pot -> int -> Big_int_Z.big_int **)
@@ -1638,44 +1698,87 @@ let val0 p n =
   | None -> Big_int_Z.zero_big_int
 
 (** val value_at :
-    Big_int_Z.big_int -> row -> pot -> node -> Big_int_Z.big_int **)
+    Big_int_Z.big_int -> Big_int_Z.big_int list option -> Big_int_Z.big_int
+    -> row -> pot -> node -> Big_int_Z.big_int **)
 
-let value_at scale r p x =
+let value_at scale deadlines k r p x =
   if x.ended
   then Big_int_Z.zero_big_int
-  else Z.add (Z.mul scale x.rated)
-         (fold_right (fun e m ->
-           Z.min (Z.add (pay r (snd e)) (val0 p (fst e))) m)
-           (Z.add (pay r x.hold) (val0 p x.idle)) x.edges)
+  else if overdue deadlines k x
+       then far
+       else Z.min far
+              (Z.add (Z.mul scale x.rated)
+                (fold_right (fun e m ->
+                  Z.min (Z.add (pay r (snd e)) (val0 p (fst e))) m)
+                  (Z.add (pay r x.hold) (val0 p x.idle)) x.edges))
 
-(** val beyond : pot **)
+type step = row * pot
 
-let beyond =
-  (Tip, Big_int_Z.zero_big_int)
+(** val off : step **)
+
+let off =
+  (zero, (Tip, Big_int_Z.zero_big_int))
 
 (** val layers_of :
-    instance -> Big_int_Z.big_int -> node search_tree -> row list -> pot list **)
+    instance -> Big_int_Z.big_int -> node search_tree -> Big_int_Z.big_int
+    list option -> Big_int_Z.big_int -> row -> row list -> step list **)
 
-let layers_of i scale nodes =
+let layers_of i scale nodes deadlines =
   let m = i.mach in
-  let rec layers_of0 = function
-  | [] -> []
+  let rec layers_of0 k before = function
+  | [] -> (before, (snd off)) :: []
   | r :: rows0 ->
-    let more0 = layers_of0 rows0 in
-    let p = hd beyond more0 in
-    ((each_of (value_at scale r p) nodes),
-    (Z.add (supply m r) (snd p))) :: more0
+    let more0 = layers_of0 (Z.add k Big_int_Z.unit_big_int) r rows0 in
+    let p = snd (hd off more0) in
+    (before, ((each_of (value_at scale deadlines k r p) nodes),
+    (Z.add (supply m r) (snd p)))) :: more0
   in layers_of0
 
-type layer = (int list * Big_int_Z.big_int) list search_tree
+(** val tightens :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> node search_tree ->
+    Big_int_Z.big_int list option -> pot -> int list -> Big_int_Z.big_int
+    list -> bool **)
+
+let tightens scale target nodes deadlines p start0 l =
+  let all = Z.sub (sum (val0 p) start0) (snd p) in
+  forallb (fun n ->
+    let x = at_node nodes n in
+    (||)
+      (match deadlines with
+       | Some l' -> Z.leb (latest l' x) (latest l x)
+       | None -> false)
+      (Z.leb target
+        (Z.add (Z.sub all (val0 p n))
+          (Z.mul (Z.mul scale x.rated)
+            (Z.add (latest l x) Big_int_Z.unit_big_int))))) start0
+
+type opts_of =
+  Big_int_Z.big_int list * ((int * load) * Big_int_Z.big_int list) list
+
+type layer = { entries : (int list * Big_int_Z.big_int) list search_tree;
+               steer : (int list -> int list option);
+               guide : (int list -> int); used : int search_tree list }
+
+(** val blank : layer **)
+
+let blank =
+  { entries = Tip; steer = (fun _ -> None); guide = (fun _ -> 0); used = [] }
 
 (** val found :
     (int list -> int) -> layer -> int list -> Big_int_Z.big_int option **)
 
 let found hashes l nn =
-  match seek (hashes nn) l with
+  match seek (hashes nn) l.entries with
   | Some l0 -> option_map snd (find (fun e -> list_eqb (=) (fst e) nn) l0)
   | None -> None
+
+(** val held_at :
+    (int list -> int) -> layer -> int list -> Big_int_Z.big_int -> bool **)
+
+let held_at hashes l nn b =
+  match found hashes l nn with
+  | Some b' -> Z.leb b' b
+  | None -> false
 
 (** val all_as_good : node search_tree -> int list -> int list -> bool **)
 
@@ -1690,19 +1793,22 @@ let rec all_as_good nodes nn' nn =
      | n :: nn0 -> (&&) (as_good nodes n' n) (all_as_good nodes nn'0 nn0))
 
 (** val settled :
-    Big_int_Z.big_int -> node search_tree -> (int list -> int) -> (int list
-    -> int list) -> pot list -> layer -> int list -> Big_int_Z.big_int -> bool **)
+    Big_int_Z.big_int -> node search_tree -> (int list -> int) -> step list
+    -> layer -> int list -> Big_int_Z.big_int -> bool **)
 
-let settled target nodes hashes steer ps l nn b =
+let settled target nodes hashes ps l nn b =
   (||)
     ((||) (Z.leb target b)
-      (existsb (fun p ->
-        Z.leb target (Z.add b (Z.sub (sum (val0 p) nn) (snd p)))) ps))
-    (let nn' = steer nn in
-     (&&) (all_as_good nodes nn' nn)
-       (match found hashes l (arrange nn') with
-        | Some b' -> Z.leb b' b
-        | None -> false))
+      (let nn0 = arrange nn in
+       (||) (held_at hashes l nn0 b)
+         (match l.steer nn0 with
+          | Some nn' ->
+            (&&) (all_as_good nodes nn' nn0)
+              (held_at hashes l (arrange nn') b)
+          | None -> false)))
+    (existsb (fun p ->
+      Z.leb target (Z.add b (Z.sub (sum (val0 (snd p)) nn) (snd (snd p)))))
+      ps)
 
 (** val rate_of :
     objective -> node search_tree -> int list -> Big_int_Z.big_int **)
@@ -1719,67 +1825,100 @@ let rate_of o nodes nn =
 
 let each i =
   let m = i.mach in
-  let rec each0 f oo l nn slack0 =
+  let rec each0 f oo l nn slack =
     match oo with
     | [] -> f l nn
     | os :: oo0 ->
       forallb (fun x ->
-        let l0 = plus l (snd (fst x)) in
-        if fitsb m l0
-        then let slack1 = minus slack0 (snd x) in
-             if existsb (fun y -> Z.leb y Big_int_Z.zero_big_int) slack1
-             then true
-             else each0 f oo0 l0 ((fst (fst x)) :: nn) slack1
-        else true) os
+        let slack0 = minus slack (snd x) in
+        if existsb (fun y -> Z.leb y Big_int_Z.zero_big_int) slack0
+        then true
+        else let l0 = plus l (snd (fst x)) in
+             if fitsb m l0
+             then each0 f oo0 l0 ((fst (fst x)) :: nn) slack0
+             else true) os
   in each0
 
-(** val options :
-    node search_tree -> pot list -> int -> Big_int_Z.big_int
-    list * ((int * load) * Big_int_Z.big_int list) list **)
+(** val tried : step -> (int * load) -> Big_int_Z.big_int **)
+
+let tried p e =
+  Z.add (pay (fst p) (snd e)) (val0 (snd p) (fst e))
+
+(** val options : node search_tree -> step list -> int -> opts_of **)
 
 let options nodes ps n =
-  let tried =
-    map (fun e -> (e, (map (fun p -> val0 p (fst e)) ps)))
-      (at_node nodes n).edges
+  let tried0 =
+    map (fun e -> (e, (map (fun p -> tried p e) ps))) (at_node nodes n).edges
   in
   let low =
     fold_right (fun x low -> minimum (snd x) low) (map (fun _ -> far) ps)
-      tried
+      tried0
   in
-  (low, (map (fun x -> ((fst x), (minus (snd x) low))) tried))
+  (low, (map (fun x -> ((fst x), (minus (snd x) low))) tried0))
 
 (** val slack_of :
-    Big_int_Z.big_int -> pot list -> Big_int_Z.big_int -> (Big_int_Z.big_int
-    list * ((int * load) * Big_int_Z.big_int list) list) list ->
-    Big_int_Z.big_int list **)
+    instance -> Big_int_Z.big_int -> step list -> Big_int_Z.big_int ->
+    opts_of list -> Big_int_Z.big_int list **)
 
-let slack_of target ps b chosen =
+let slack_of i target =
+  let m = i.mach in
+  (fun ps b chosen ->
   fold_right (fun c x -> minus x (fst c))
-    (map (fun p -> Z.sub (Z.add target (snd p)) b) ps) chosen
+    (map (fun p ->
+      Z.sub (Z.add (Z.add target (supply m (fst p))) (snd (snd p))) b) ps)
+    chosen)
+
+(** val table :
+    node search_tree -> step list -> int search_tree -> step
+    list * (int * opts_of) search_tree **)
+
+let table nodes ps ns =
+  (ps, (each_of (fun n -> (n, (options nodes ps n))) ns))
+
+(** val options_in :
+    node search_tree -> (step list * (int * opts_of) search_tree) -> int ->
+    opts_of **)
+
+let options_in nodes t0 n =
+  match seek n (snd t0) with
+  | Some p ->
+    let (n', c) = p in if (=) n' n then c else options nodes (fst t0) n
+  | None -> options nodes (fst t0) n
+
+(** val tables :
+    node search_tree -> step list -> layer -> (step list * (int * opts_of)
+    search_tree) list **)
+
+let tables nodes ps l =
+  map (fun pu ->
+    table nodes ((zero, (snd (fst pu))) :: ((fst pu) :: [])) (snd pu))
+    (combine ps l.used)
 
 (** val item_ok :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
-    -> node search_tree -> (int list -> int) -> (int list -> int list) -> pot
-    list -> layer -> (int list * Big_int_Z.big_int) -> bool **)
+    -> node search_tree -> (int list -> int) -> step list -> (step
+    list * (int * opts_of) search_tree) list -> (int list -> int) -> layer ->
+    (int list * Big_int_Z.big_int) -> bool **)
 
-let item_ok i o scale target strict nodes hashes steer ps l e =
+let item_ok i o scale target strict nodes hashes ps tt g l e =
   let nn = fst e in
   let b = Z.add (snd e) (Z.mul scale (rate_of o nodes nn)) in
   (&&)
     ((&&)
       ((||) (negb (forallb (fun n -> (at_node nodes n).ended) nn))
         (Z.leb target (snd e)))
-      (settled target nodes hashes steer ps l
+      (settled target nodes hashes ps l
         (map (fun n -> (at_node nodes n).idle) nn) b))
-    (let chosen = map (options nodes ps) nn in
+    (let t0 = nth (g nn) tt ([], Tip) in
+     let chosen = map (options_in nodes t0) nn in
      each i (fun l0 nn0 ->
        (||) (negb (usable i strict l0))
-         (settled target nodes hashes steer [] l (arrange nn0) b))
-       (map snd chosen) none [] (slack_of target ps b chosen))
+         (settled target nodes hashes ps l nn0 b)) (map snd chosen) none []
+       (slack_of i target (fst t0) b chosen))
 
-type vector = { since : int; span : int; layers : pot list }
+type vector = { since : int; span : int; steps : step list }
 
-(** val now_of : vector list -> pot list **)
+(** val now_of : vector list -> step list **)
 
 let now_of vs =
   flat_map (fun v ->
@@ -1787,7 +1926,7 @@ let now_of vs =
       (fun _ ->
       (fun fO fS n -> if n=0 then fO () else fS (n-1))
         (fun _ -> [])
-        (fun _ -> (hd beyond v.layers) :: [])
+        (fun _ -> (hd off v.steps) :: [])
         v.span)
       (fun _ -> [])
       v.since) vs
@@ -1797,17 +1936,17 @@ let now_of vs =
 let later vs =
   map (fun v ->
     (fun fO fS n -> if n=0 then fO () else fS (n-1))
-      (fun _ -> { since = 0; span = (pred v.span); layers =
-      (tl v.layers) })
-      (fun n -> { since = n; span = v.span; layers = v.layers })
+      (fun _ -> { since = 0; span = (pred v.span); steps =
+      (tl v.steps) })
+      (fun n -> { since = n; span = v.span; steps = v.steps })
       v.since) vs
 
 (** val closed :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
-    -> node search_tree -> (int list -> int) -> (int list -> int list) ->
-    vector list -> layer list -> bool **)
+    -> node search_tree -> (int list -> int) -> vector list -> layer list ->
+    bool **)
 
-let rec closed i o scale target strict nodes hashes steer vs = function
+let rec closed i o scale target strict nodes hashes vs = function
 | [] -> true
 | l :: lL0 ->
   let vs0 = later vs in
@@ -1815,143 +1954,64 @@ let rec closed i o scale target strict nodes hashes steer vs = function
   (&&)
     (forallb
       (forallb
-        (item_ok i o scale target strict nodes hashes steer ps (hd Tip lL0)))
-      (items l []))
-    (closed i o scale target strict nodes hashes steer vs0 lL0)
+        (item_ok i o scale target strict nodes hashes ps (tables nodes ps l)
+          l.guide (hd blank lL0))) (items l.entries []))
+    (closed i o scale target strict nodes hashes vs0 lL0)
 
 (** val every :
-    machine -> (load -> act list -> bool) ->
-    ((act * load) * Big_int_Z.big_int list) list list -> load -> act list ->
-    Big_int_Z.big_int list -> bool **)
+    machine -> (load -> act list -> bool) -> (act * load) list list -> load
+    -> act list -> bool **)
 
-let rec every m f os l aa slack0 =
+let rec every m f os l aa =
   match os with
   | [] -> f l aa
   | o :: os0 ->
     forallb (fun x ->
-      let l0 = plus l (snd (fst x)) in
-      if fitsb m l0
-      then let slack1 = minus slack0 (snd x) in
-           if existsb (fun y -> Z.leb y Big_int_Z.zero_big_int) slack1
-           then true
-           else every m f os0 l0 ((fst (fst x)) :: aa) slack1
-      else true) o
-
-(** val clocked : 'a1 list -> bool **)
-
-let clocked = function
-| [] -> false
-| _ :: _ -> true
-
-(** val tickD :
-    'a1 list -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int **)
-
-let tickD ps k d =
-  if clocked ps then Z.add k d else k
-
-(** val worth_of :
-    ('a1 -> Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> ('a1 ->
-    Big_int_Z.big_int -> Big_int_Z.big_int) -> 'a1 -> Big_int_Z.big_int ->
-    state list -> Big_int_Z.big_int **)
-
-let worth_of q lft p k ss =
-  Z.sub (sum (q p k) ss) (lft p k)
+      let l0 = plus l (snd x) in
+      if fitsb m l0 then every m f os0 l0 ((fst x) :: aa) else true) o
 
 (** val bounded :
     Big_int_Z.big_int -> (Big_int_Z.big_int -> state list ->
-    Big_int_Z.big_int) -> entry list PositiveMap.t -> 'a1 list -> ('a1 ->
-    Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> ('a1 ->
-    Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int -> state
-    list -> Big_int_Z.big_int -> bool **)
+    Big_int_Z.big_int) -> entry list PositiveMap.t -> state list ->
+    Big_int_Z.big_int -> bool **)
 
-let bounded target hash km ps q lft k ss b =
+let bounded target hash km ss b =
   (||)
-    ((||)
-      (match pick hash km k ss with
-       | Some b' -> Z.leb b' b
-       | None -> false) (Z.leb target b))
-    (existsb (fun p -> Z.leb target (Z.add b (worth_of q lft p k ss))) ps)
-
-(** val after :
-    instance -> ('a1 -> Big_int_Z.big_int -> state -> Big_int_Z.big_int) ->
-    'a1 -> Big_int_Z.big_int -> state -> act -> Big_int_Z.big_int **)
-
-let after i q =
-  let m = i.mach in
-  (fun p k s a ->
-  q p (Z.add k Big_int_Z.unit_big_int)
-    (norm true Big_int_Z.unit_big_int (next m Big_int_Z.unit_big_int s a)))
-
-(** val choices :
-    instance -> 'a1 list -> ('a1 -> Big_int_Z.big_int -> state ->
-    Big_int_Z.big_int) -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
-    list * ((act * load) * Big_int_Z.big_int list) list **)
-
-let choices i ps q =
-  let m = i.mach in
-  (fun k s ->
-  let tried =
-    map (fun al -> (al, (map (fun p -> after i q p k s (fst al)) ps)))
-      (opts m s)
-  in
-  let least0 =
-    fold_right (fun x low -> minimum (snd x) low) (map (fun _ -> far) ps)
-      tried
-  in
-  (least0, (map (fun x -> ((fst x), (minus (snd x) least0))) tried)))
-
-(** val slack :
-    objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> 'a1 list -> ('a1
-    -> Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int -> state
-    list -> Big_int_Z.big_int -> (Big_int_Z.big_int
-    list * ((act * load) * Big_int_Z.big_int list) list) list ->
-    Big_int_Z.big_int list **)
-
-let slack o scale target ps lft k ss b chosen =
-  fold_right (fun c x -> minus x (fst c))
-    (map (fun p ->
-      Z.sub (Z.sub (Z.add target (lft p (Z.add k Big_int_Z.unit_big_int))) b)
-        (Z.mul scale (fee o ss Big_int_Z.unit_big_int))) ps) chosen
+    (match pick hash km Big_int_Z.zero_big_int ss with
+     | Some b' -> Z.leb b' b
+     | None -> false) (Z.leb target b)
 
 (** val batch_ok :
-    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
-    -> state -> bool) -> (Big_int_Z.big_int -> state list ->
-    Big_int_Z.big_int) -> entry list PositiveMap.t -> 'a1 list -> ('a1 ->
-    Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> ('a1 ->
-    Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int -> state
-    list -> Big_int_Z.big_int -> load -> act list -> bool **)
+    instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
+    PositiveMap.t -> state list -> Big_int_Z.big_int -> load -> act list ->
+    bool **)
 
-let batch_ok i o scale target leb0 hash km ps q lft =
+let batch_ok i o target leb0 hash km =
   let m = i.mach in
-  (fun k ss b l aa ->
+  (fun ss b l aa ->
   (||) (negb (jointb m l))
     (let d = lasts i.cost l in
-     bounded target hash km ps q lft (tickD ps k d)
+     bounded target hash km
        (sort leb0 (map (norm (timed o) d) (nexts m d ss (rev aa))))
-       (Z.add b (Z.mul scale (fee o ss d)))))
+       (Z.add b (fee o ss d))))
 
 (** val kept_ok :
-    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
-    -> state -> bool) -> (Big_int_Z.big_int -> state list ->
-    Big_int_Z.big_int) -> entry list PositiveMap.t -> 'a1 list -> ('a1 ->
-    Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> ('a1 ->
-    Big_int_Z.big_int -> Big_int_Z.big_int) -> entry -> bool **)
+    instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
+    PositiveMap.t -> state list -> Big_int_Z.big_int -> bool **)
 
-let kept_ok i o scale target leb0 hash km ps q lft =
+let kept_ok i o target leb0 hash km =
   let m = i.mach in
-  (fun e ->
-  let k = e.clock in
-  let ss = e.states in
-  let b = e.mark_of in
+  (fun ss b ->
   (&&)
     ((&&) ((||) (negb (forallb (fun s -> some s.over) ss)) (Z.leb target b))
       ((||) (negb (timed o))
-        (bounded target hash km ps q lft (tickD ps k Big_int_Z.unit_big_int)
+        (bounded target hash km
           (sort leb0 (map (norm true Big_int_Z.unit_big_int) ss))
-          (Z.add b (Z.mul scale (rate o ss))))))
-    (let chosen = map (choices i ps q k) ss in
-     every m (batch_ok i o scale target leb0 hash km ps q lft k ss b)
-       (map snd chosen) none [] (slack o scale target ps lft k ss b chosen)))
+          (Z.add b (rate o ss)))))
+    (every m (batch_ok i o target leb0 hash km ss b) (map (opts m) ss) none
+      []))
 
 (** val origin :
     instance -> objective -> (state -> state -> bool) -> state list **)
@@ -1977,13 +2037,54 @@ let target_of i o bound scale =
 
 type price = { from : int; ticks : int; costs : row list }
 
-(** val check_slots :
+(** val latest_of :
+    Big_int_Z.big_int list option -> (row list * Big_int_Z.big_int list) list
+    -> Big_int_Z.big_int list option **)
+
+let latest_of first0 dd =
+  fold_left (fun _ d -> Some (snd d)) dd first0
+
+(** val steps_of :
+    instance -> Big_int_Z.big_int -> node search_tree -> Big_int_Z.big_int
+    list option -> price -> step list **)
+
+let steps_of i scale nodes deadlines p =
+  layers_of i scale nodes deadlines (Z.of_nat p.from) zero p.costs
+
+(** val narrowed :
+    instance -> Big_int_Z.big_int -> Big_int_Z.big_int -> node search_tree ->
+    int list -> Big_int_Z.big_int list option -> (row
+    list * Big_int_Z.big_int list) list -> bool **)
+
+let rec narrowed i scale target nodes start0 deadlines = function
+| [] -> true
+| y :: dd0 ->
+  let (rows, d) = y in
+  (&&)
+    ((&&) (forallb (row_ok i.mach) rows)
+      (tightens scale target nodes deadlines
+        (snd
+          (hd off
+            (layers_of i scale nodes deadlines Big_int_Z.zero_big_int zero
+              rows))) start0 d))
+    (narrowed i scale target nodes start0 (Some d) dd0)
+
+(** val start_nodes :
+    instance -> (state * int) list search_tree -> (state -> int) -> int list **)
+
+let start_nodes i names hash =
+  map (fun s ->
+    match name names hash (norm true Big_int_Z.zero_big_int s) with
+    | Some n -> n
+    | None -> 0) (initial i)
+
+(** val no_run :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
     -> node search_tree -> (state * int) list search_tree -> (state -> int)
-    -> (int list -> int) -> (int list -> int list) -> price list -> (int
-    list * Big_int_Z.big_int) list search_tree list -> bool **)
+    -> (int list -> int) -> Big_int_Z.big_int list option -> price list ->
+    (row list * Big_int_Z.big_int list) list -> layer list -> bool **)
 
-let check_slots i o bound scale strict nodes names hash hashes steer prices0 lL =
+let no_run i o scale target strict nodes names hash hashes first0 prices0 dd lL =
   (&&)
     ((&&)
       ((&&)
@@ -1992,38 +2093,65 @@ let check_slots i o bound scale strict nodes names hash hashes steer prices0 lL 
             ((&&)
               ((&&)
                 ((&&)
-                  ((&&) (Z.ltb Big_int_Z.zero_big_int scale)
-                    (Z.leb Big_int_Z.unit_big_int i.mach.block))
-                  (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight)
-                    i.requests)) (fitsb i.mach (all_held i.mach (initial i))))
-              (steady i o))
-            (forallb (node_ok i strict nodes) (items nodes [])))
-          (forallb (forallb (name_ok i o strict nodes names hash))
-            (items names [])))
-        (forallb (fun p -> forallb (row_ok i.mach) p.costs) prices0))
-      (forallb (fun s ->
-        some (name names hash (norm true Big_int_Z.zero_big_int s)))
-        (initial i)))
-    (let target = target_of i o bound scale in
-     let vs =
-       map (fun p -> { since = p.from; span = p.ticks; layers =
-         (layers_of i scale nodes p.costs) }) prices0
-     in
-     let start0 =
-       map (fun s ->
-         match name names hash (norm true Big_int_Z.zero_big_int s) with
-         | Some n -> n
-         | None -> 0) (initial i)
+                  ((&&)
+                    ((&&) (Z.ltb Big_int_Z.zero_big_int scale)
+                      (Z.leb Big_int_Z.unit_big_int i.mach.block))
+                    (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight)
+                      i.requests))
+                  (fitsb i.mach (all_held i.mach (initial i)))) (steady i o))
+              (forallb (node_ok i strict nodes) (items nodes [])))
+            (forallb (forallb (name_ok i o strict nodes names hash))
+              (items names [])))
+          (forallb (fun p -> forallb (row_ok i.mach) p.costs) prices0))
+        (forallb (fun s ->
+          some (name names hash (norm true Big_int_Z.zero_big_int s)))
+          (initial i)))
+      (narrowed i scale target nodes (start_nodes i names hash) first0 dd))
+    (let vs =
+       map (fun p -> { since = p.from; span = p.ticks; steps =
+         (steps_of i scale nodes (latest_of first0 dd) p) }) prices0
      in
      (&&)
-       (settled target nodes hashes steer (now_of vs) (hd Tip lL) start0
-         Big_int_Z.zero_big_int)
-       (closed i o scale target strict nodes hashes steer vs lL))
+       (settled target nodes hashes (now_of vs) (hd blank lL)
+         (start_nodes i names hash) Big_int_Z.zero_big_int)
+       (closed i o scale target strict nodes hashes vs lL))
 
-(** val nothing : empty_set -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+(** val check_slots :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+    -> node search_tree -> (state * int) list search_tree -> (state -> int)
+    -> (int list -> int) -> price list -> (row list * Big_int_Z.big_int list)
+    list -> layer list -> bool **)
 
-let nothing _ _ =
-  Big_int_Z.zero_big_int
+let check_slots i o bound scale strict nodes names hash hashes prices0 dd lL =
+  (&&)
+    (no_run i o scale (target_of i o bound scale) strict nodes names hash
+      hashes None prices0 dd lL) (Z.leb Big_int_Z.zero_big_int scale)
+
+(** val all_late : instance -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let all_late i bound =
+  Z.add
+    (Z.add
+      (Z.mul (Z.of_nat (length (initial i)))
+        (Z.sub bound Big_int_Z.unit_big_int)) (offset i Flow))
+    Big_int_Z.unit_big_int
+
+(** val check_longest :
+    instance -> Big_int_Z.big_int -> bool -> node search_tree ->
+    (state * int) list search_tree -> (state -> int) -> (int list -> int) ->
+    Big_int_Z.big_int list -> price list -> (row list * Big_int_Z.big_int
+    list) list -> layer list -> bool **)
+
+let check_longest i bound strict nodes names hash hashes deadlines prices0 dd lL =
+  (&&)
+    (no_run i Flow Big_int_Z.unit_big_int (all_late i bound) strict nodes
+      names hash hashes (Some deadlines) prices0 dd lL)
+    (forallb (fun s ->
+      match name names hash (norm true Big_int_Z.zero_big_int s) with
+      | Some n ->
+        Z.leb (Z.sub (Z.add s.arrived bound) Big_int_Z.unit_big_int)
+          (latest deadlines (at_node nodes n))
+      | None -> false) (initial i))
 
 (** val check :
     instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
@@ -2032,18 +2160,14 @@ let nothing _ _ =
 
 let check i o bound leb0 hash kept =
   (&&)
-    ((&&)
-      ((&&) (Z.leb Big_int_Z.unit_big_int i.mach.block)
-        (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight) i.requests))
-      (fitsb i.mach (all_held i.mach (initial i))))
+    ((&&) (Z.leb Big_int_Z.unit_big_int i.mach.block)
+      (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight) i.requests))
     (let km = build hash kept in
      let target = target_of i o bound Big_int_Z.unit_big_int in
      (&&)
-       (forallb
-         (kept_ok i o Big_int_Z.unit_big_int target leb0 hash km []
-           (fun p k _ -> nothing p k) nothing) kept)
-       (bounded target hash km [] (fun p k _ -> nothing p k) nothing
-         Big_int_Z.zero_big_int (origin i o leb0) Big_int_Z.zero_big_int))
+       (forallb (fun e -> kept_ok i o target leb0 hash km e.states e.mark_of)
+         kept)
+       (bounded target hash km (origin i o leb0) Big_int_Z.zero_big_int))
 
 (** val grows : function0 -> bool **)
 
@@ -2153,9 +2277,9 @@ let least_load r =
 let quick fs r =
   Z.min (lasts fs (fst (least_load r))) (lasts fs (snd (least_load r)))
 
-(** val step : instance -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+(** val step0 : instance -> Big_int_Z.big_int -> Big_int_Z.big_int **)
 
-let step i shortest =
+let step0 i shortest =
   let fs = i.cost in
   quick fs
     (Z.max Big_int_Z.unit_big_int (Z.sub shortest Big_int_Z.unit_big_int))
@@ -2166,7 +2290,7 @@ let need i shortest =
   let m = i.mach in
   let fs = i.cost in
   (fun s ->
-  Z.max (Z.mul (step i shortest) (parts m (lack s))) (solo fs s.known (kv s)))
+  Z.max (Z.mul (step0 i shortest) (parts m (lack s))) (solo fs s.known (kv s)))
 
 (** val tail : instance -> Big_int_Z.big_int -> state -> Big_int_Z.big_int **)
 
@@ -2174,7 +2298,7 @@ let tail i shortest =
   let m = i.mach in
   (fun s ->
   Z.add
-    (Z.mul (step i shortest)
+    (Z.mul (step0 i shortest)
       (Z.add (Z.sub s.todo Big_int_Z.unit_big_int)
         (future m (Z.sub (Z.add s.known s.todo) Big_int_Z.unit_big_int)
           s.rest))) (delays s))
@@ -2700,9 +2824,9 @@ let clock0 real now c s =
 
 type rated0 = Big_int_Z.big_int * piece list
 
-(** val beyond0 : Big_int_Z.big_int option -> rated0 -> bool **)
+(** val beyond : Big_int_Z.big_int option -> rated0 -> bool **)
 
-let beyond0 a x =
+let beyond a x =
   match a with
   | Some a0 -> Z.leb a0 (fst x)
   | None -> false
@@ -2712,7 +2836,7 @@ let beyond0 a x =
     (Big_int_Z.big_int * piece list) -> bool **)
 
 let newly a t0 x =
-  (&&) (Z.leb t0 (fst x)) (negb (beyond0 a x))
+  (&&) (Z.leb t0 (fst x)) (negb (beyond a x))
 
 (** val climb :
     rated0 list -> Big_int_Z.big_int option -> Big_int_Z.big_int list ->
@@ -2897,7 +3021,7 @@ let den_of i f r =
 (** val least_of : instance -> function0 -> resource -> Big_int_Z.big_int **)
 
 let least_of i f r =
-  Z.mul (den_of i f r) (step i (shortest_of i))
+  Z.mul (den_of i f r) (step0 i (shortest_of i))
 
 (** val rated_of :
     instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->

@@ -1,6 +1,4 @@
 
-type empty_set = |
-
 val negb : bool -> bool
 
 val option_map : ('a1 -> 'a2) -> 'a1 option -> 'a2 option
@@ -8,6 +6,8 @@ val option_map : ('a1 -> 'a2) -> 'a1 option -> 'a2 option
 val fst : ('a1 * 'a2) -> 'a1
 
 val snd : ('a1 * 'a2) -> 'a2
+
+val length : 'a1 list -> int
 
 val app : 'a1 list -> 'a1 list -> 'a1 list
 
@@ -131,6 +131,8 @@ val forallb : ('a1 -> bool) -> 'a1 list -> bool
 val filter : ('a1 -> bool) -> 'a1 list -> 'a1 list
 
 val find : ('a1 -> bool) -> 'a1 list -> 'a1 option
+
+val combine : 'a1 list -> 'a2 list -> ('a1 * 'a2) list
 
 val seq : int -> int -> int list
 
@@ -382,6 +384,8 @@ type row = { pblk : Big_int_Z.big_int; phos : Big_int_Z.big_int;
              ptk : Big_int_Z.big_int; ppt : Big_int_Z.big_int;
              prq : Big_int_Z.big_int }
 
+val zero : row
+
 val pay : row -> load -> Big_int_Z.big_int
 
 val lim : Big_int_Z.big_int option -> Big_int_Z.big_int
@@ -417,7 +421,8 @@ val each_of : ('a1 -> 'a2) -> 'a1 search_tree -> 'a2 search_tree
 val items : 'a1 search_tree -> 'a1 list -> 'a1 list
 
 type node = { idle : int; ended : bool; rated : Big_int_Z.big_int;
-              hold : load; edges : (int * load) list; better : int list }
+              hold : load; edges : (int * load) list;
+              better : int search_tree; kinds : int list }
 
 val far : Big_int_Z.big_int
 
@@ -450,6 +455,10 @@ val mostb : load -> load -> bool
 
 val answers : instance -> bool -> load -> load -> bool
 
+val rests : node -> (int * load) list
+
+val subset : int list -> int list -> bool
+
 val node_ok : instance -> bool -> node search_tree -> node -> bool
 
 val name_ok :
@@ -458,26 +467,51 @@ val name_ok :
 
 val usable : instance -> bool -> load -> bool
 
+val latest : Big_int_Z.big_int list -> node -> Big_int_Z.big_int
+
+val overdue :
+  Big_int_Z.big_int list option -> Big_int_Z.big_int -> node -> bool
+
 type pot = Big_int_Z.big_int search_tree * Big_int_Z.big_int
 
 val val0 : pot -> int -> Big_int_Z.big_int
 
-val value_at : Big_int_Z.big_int -> row -> pot -> node -> Big_int_Z.big_int
+val value_at :
+  Big_int_Z.big_int -> Big_int_Z.big_int list option -> Big_int_Z.big_int ->
+  row -> pot -> node -> Big_int_Z.big_int
 
-val beyond : pot
+type step = row * pot
+
+val off : step
 
 val layers_of :
-  instance -> Big_int_Z.big_int -> node search_tree -> row list -> pot list
+  instance -> Big_int_Z.big_int -> node search_tree -> Big_int_Z.big_int list
+  option -> Big_int_Z.big_int -> row -> row list -> step list
 
-type layer = (int list * Big_int_Z.big_int) list search_tree
+val tightens :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> node search_tree ->
+  Big_int_Z.big_int list option -> pot -> int list -> Big_int_Z.big_int list
+  -> bool
+
+type opts_of =
+  Big_int_Z.big_int list * ((int * load) * Big_int_Z.big_int list) list
+
+type layer = { entries : (int list * Big_int_Z.big_int) list search_tree;
+               steer : (int list -> int list option);
+               guide : (int list -> int); used : int search_tree list }
+
+val blank : layer
 
 val found : (int list -> int) -> layer -> int list -> Big_int_Z.big_int option
+
+val held_at :
+  (int list -> int) -> layer -> int list -> Big_int_Z.big_int -> bool
 
 val all_as_good : node search_tree -> int list -> int list -> bool
 
 val settled :
-  Big_int_Z.big_int -> node search_tree -> (int list -> int) -> (int list ->
-  int list) -> pot list -> layer -> int list -> Big_int_Z.big_int -> bool
+  Big_int_Z.big_int -> node search_tree -> (int list -> int) -> step list ->
+  layer -> int list -> Big_int_Z.big_int -> bool
 
 val rate_of : objective -> node search_tree -> int list -> Big_int_Z.big_int
 
@@ -485,82 +519,59 @@ val each :
   instance -> (load -> int list -> bool) -> ((int * load) * Big_int_Z.big_int
   list) list list -> load -> int list -> Big_int_Z.big_int list -> bool
 
-val options :
-  node search_tree -> pot list -> int -> Big_int_Z.big_int
-  list * ((int * load) * Big_int_Z.big_int list) list
+val tried : step -> (int * load) -> Big_int_Z.big_int
+
+val options : node search_tree -> step list -> int -> opts_of
 
 val slack_of :
-  Big_int_Z.big_int -> pot list -> Big_int_Z.big_int -> (Big_int_Z.big_int
-  list * ((int * load) * Big_int_Z.big_int list) list) list ->
-  Big_int_Z.big_int list
+  instance -> Big_int_Z.big_int -> step list -> Big_int_Z.big_int -> opts_of
+  list -> Big_int_Z.big_int list
+
+val table :
+  node search_tree -> step list -> int search_tree -> step
+  list * (int * opts_of) search_tree
+
+val options_in :
+  node search_tree -> (step list * (int * opts_of) search_tree) -> int ->
+  opts_of
+
+val tables :
+  node search_tree -> step list -> layer -> (step list * (int * opts_of)
+  search_tree) list
 
 val item_ok :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
-  node search_tree -> (int list -> int) -> (int list -> int list) -> pot list
-  -> layer -> (int list * Big_int_Z.big_int) -> bool
+  node search_tree -> (int list -> int) -> step list -> (step
+  list * (int * opts_of) search_tree) list -> (int list -> int) -> layer ->
+  (int list * Big_int_Z.big_int) -> bool
 
-type vector = { since : int; span : int; layers : pot list }
+type vector = { since : int; span : int; steps : step list }
 
-val now_of : vector list -> pot list
+val now_of : vector list -> step list
 
 val later : vector list -> vector list
 
 val closed :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
-  node search_tree -> (int list -> int) -> (int list -> int list) -> vector
-  list -> layer list -> bool
+  node search_tree -> (int list -> int) -> vector list -> layer list -> bool
 
 val every :
-  machine -> (load -> act list -> bool) -> ((act * load) * Big_int_Z.big_int
-  list) list list -> load -> act list -> Big_int_Z.big_int list -> bool
-
-val clocked : 'a1 list -> bool
-
-val tickD :
-  'a1 list -> Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
-
-val worth_of :
-  ('a1 -> Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> ('a1 ->
-  Big_int_Z.big_int -> Big_int_Z.big_int) -> 'a1 -> Big_int_Z.big_int ->
-  state list -> Big_int_Z.big_int
+  machine -> (load -> act list -> bool) -> (act * load) list list -> load ->
+  act list -> bool
 
 val bounded :
   Big_int_Z.big_int -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int)
-  -> entry list PositiveMap.t -> 'a1 list -> ('a1 -> Big_int_Z.big_int ->
-  state -> Big_int_Z.big_int) -> ('a1 -> Big_int_Z.big_int ->
-  Big_int_Z.big_int) -> Big_int_Z.big_int -> state list -> Big_int_Z.big_int
-  -> bool
-
-val after :
-  instance -> ('a1 -> Big_int_Z.big_int -> state -> Big_int_Z.big_int) -> 'a1
-  -> Big_int_Z.big_int -> state -> act -> Big_int_Z.big_int
-
-val choices :
-  instance -> 'a1 list -> ('a1 -> Big_int_Z.big_int -> state ->
-  Big_int_Z.big_int) -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
-  list * ((act * load) * Big_int_Z.big_int list) list
-
-val slack :
-  objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> 'a1 list -> ('a1 ->
-  Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int -> state list
-  -> Big_int_Z.big_int -> (Big_int_Z.big_int
-  list * ((act * load) * Big_int_Z.big_int list) list) list ->
-  Big_int_Z.big_int list
+  -> entry list PositiveMap.t -> state list -> Big_int_Z.big_int -> bool
 
 val batch_ok :
-  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
-  -> state -> bool) -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int)
-  -> entry list PositiveMap.t -> 'a1 list -> ('a1 -> Big_int_Z.big_int ->
-  state -> Big_int_Z.big_int) -> ('a1 -> Big_int_Z.big_int ->
-  Big_int_Z.big_int) -> Big_int_Z.big_int -> state list -> Big_int_Z.big_int
-  -> load -> act list -> bool
+  instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
+  PositiveMap.t -> state list -> Big_int_Z.big_int -> load -> act list -> bool
 
 val kept_ok :
-  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> (state
-  -> state -> bool) -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int)
-  -> entry list PositiveMap.t -> 'a1 list -> ('a1 -> Big_int_Z.big_int ->
-  state -> Big_int_Z.big_int) -> ('a1 -> Big_int_Z.big_int ->
-  Big_int_Z.big_int) -> entry -> bool
+  instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
+  PositiveMap.t -> state list -> Big_int_Z.big_int -> bool
 
 val origin : instance -> objective -> (state -> state -> bool) -> state list
 
@@ -572,13 +583,41 @@ val target_of :
 
 type price = { from : int; ticks : int; costs : row list }
 
+val latest_of :
+  Big_int_Z.big_int list option -> (row list * Big_int_Z.big_int list) list
+  -> Big_int_Z.big_int list option
+
+val steps_of :
+  instance -> Big_int_Z.big_int -> node search_tree -> Big_int_Z.big_int list
+  option -> price -> step list
+
+val narrowed :
+  instance -> Big_int_Z.big_int -> Big_int_Z.big_int -> node search_tree ->
+  int list -> Big_int_Z.big_int list option -> (row list * Big_int_Z.big_int
+  list) list -> bool
+
+val start_nodes :
+  instance -> (state * int) list search_tree -> (state -> int) -> int list
+
+val no_run :
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
+  node search_tree -> (state * int) list search_tree -> (state -> int) ->
+  (int list -> int) -> Big_int_Z.big_int list option -> price list -> (row
+  list * Big_int_Z.big_int list) list -> layer list -> bool
+
 val check_slots :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
   node search_tree -> (state * int) list search_tree -> (state -> int) ->
-  (int list -> int) -> (int list -> int list) -> price list -> (int
-  list * Big_int_Z.big_int) list search_tree list -> bool
+  (int list -> int) -> price list -> (row list * Big_int_Z.big_int list) list
+  -> layer list -> bool
 
-val nothing : empty_set -> Big_int_Z.big_int -> Big_int_Z.big_int
+val all_late : instance -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val check_longest :
+  instance -> Big_int_Z.big_int -> bool -> node search_tree -> (state * int)
+  list search_tree -> (state -> int) -> (int list -> int) ->
+  Big_int_Z.big_int list -> price list -> (row list * Big_int_Z.big_int list)
+  list -> layer list -> bool
 
 val check :
   instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
@@ -611,7 +650,7 @@ val least_load : Big_int_Z.big_int -> load * load
 
 val quick : function0 list -> Big_int_Z.big_int -> Big_int_Z.big_int
 
-val step : instance -> Big_int_Z.big_int -> Big_int_Z.big_int
+val step0 : instance -> Big_int_Z.big_int -> Big_int_Z.big_int
 
 val need : instance -> Big_int_Z.big_int -> state -> Big_int_Z.big_int
 
@@ -769,7 +808,7 @@ val clock0 :
 
 type rated0 = Big_int_Z.big_int * piece list
 
-val beyond0 : Big_int_Z.big_int option -> rated0 -> bool
+val beyond : Big_int_Z.big_int option -> rated0 -> bool
 
 val newly :
   Big_int_Z.big_int option -> Big_int_Z.big_int -> (Big_int_Z.big_int * piece

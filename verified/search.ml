@@ -1,236 +1,286 @@
-(* Finds a certificate for `check`. Nothing here is believed: `check` judges what it finds. *)
+(* Finds certificates for `check`, `check_slots` and `check_longest`. Nothing here is believed: they judge what it finds. *)
 open Kvproof
+open Big_int_Z
 exception Below of int  (* an end below the bound *)
 exception Enough of int  (* more states than allowed *)
 
-let big = Big_int_Z.big_int_of_int
-let int = Big_int_Z.int_of_big_int
-
-let hash k ss =
-  let h = ref (int k) in
-  let mix x = h := (!h * 1000003) lxor x in
-  let number s =
-    List.iter (fun x -> mix (int x)) [s.device; s.known; s.host; s.todo; s.ready];
-    mix (List.length s.rest);
-    mix (match s.window with None -> 0 | Some Free -> 1 | Some Preserve -> 2 | Some Swap -> 3 | Some Discard -> 4);
-    mix ((if s.due then 1 else 0) + (if s.going then 2 else 0) + (if s.over = None then 0 else 4)) in
-  List.iter number ss;
-  big (1 + (((!h lsr 20) lxor !h) land 0xfffff))
-
-let key (s : state) =
-  (int s.device, int s.known, int s.todo, int s.ready, int s.host, List.length s.rest, s.going)
-let leb a b = compare (key a) (key b) <= 0
-
+let big = big_int_of_int
+let int = int_of_big_int
+let of_state (s : state) = Hashtbl.hash_param 400 400 s
+let of_states _ (ss : state list) = big (1 + Hashtbl.hash_param 400 400 ss)
 module Table = Hashtbl.Make (struct
-  type t = int * state list
-  let equal (a, x) (b, y) = a = b && list_eqb state_eqb x y
-  let hash (k, ss) = int (hash (big k) ss)
+  type t = state list
+  let equal = list_eqb state_eqb
+  let hash ss = Hashtbl.hash_param 400 400 ss
 end)
 module Queue = Stdlib.Map.Make (Int)
-
-let entry k states mark = { clock = big k; states; mark_of = big mark }
-
-(* The steps of the longest request: as many slots after the last price have entries. *)
-let longest inst =
-  let steps (r : request) =
-    List.fold_left (fun n (c, d) -> n + int c.duration + int d) (int r.prompt + int r.decode) r.more in
-  List.fold_left (fun n r -> max n (steps r)) 0 inst.requests
+module Numbers = Hashtbl.Make (struct type t = int let equal (a : t) b = a = b let hash n = n end)
+let kept_in cache f n = match Numbers.find_opt cache n with
+  | Some x -> x
+  | None -> let x = f n in Numbers.add cache n x; x
 
 (* States with the least cost so far, all from which the bound could still be missed. *)
-let states inst o target most options =
-  let m = inst.mach and timed = o <> Busy in
-  let best = Table.create 100000 and queue = ref Queue.empty in
+let states inst o bound most =
+  let m = inst.mach and timed = o <> Busy and target = int (target_of inst o bound (big 1)) in
+  let leb a b = compare a b <= 0 and best = Table.create 100000 and queue = ref Queue.empty and cache = Table.create 1000 in
+  let options s = match Table.find_opt cache [s] with Some x -> x | None -> let x = opts m s in Table.add cache [s] x; x in
   let sorted n ss = sort leb (List.map (norm timed (big n)) ss) in
-  let add ss b =
-    let known = Table.find_opt best (0, ss) in
-    if (known = None || Option.get known > b) && b < target then begin
-      if Table.length best >= most then raise (Enough most);
-      Table.replace best (0, ss) b;
-      let into = function None -> Some [ss, b] | Some l -> Some ((ss, b) :: l) in
-      queue := Queue.update b into !queue
-    end in
-  let expand (ss, b) =
-    if Table.find best (0, ss) = b then begin
-      if List.for_all (fun s -> s.over <> None) ss then raise (Below b);
-      if timed then add (sorted 1 ss) (b + int (rate o ss));
-      let batch load acts =
-        if jointb m load then begin
-          let d = lasts inst.cost load in
-          add (sorted (int d) (nexts m d ss (List.rev acts))) (b + int (fee o ss d))
-        end;
-        true in
-      ignore (every m batch (List.map (fun s -> List.map (fun x -> x, []) (options s)) ss) none [] [])
-    end in
+  let add ss b = match Table.find_opt best ss with
+    | Some b' when b' <= b -> ()
+    | _ -> if b < target then begin
+        if Table.length best >= most then raise (Enough most);
+        Table.replace best ss b;
+        queue := Queue.update b (fun l -> Some (ss :: Option.value ~default:[] l)) !queue
+      end in
+  let expand b ss = if Table.find best ss = b then begin
+    if List.for_all (fun s -> s.over <> None) ss then raise (Below b);
+    if timed then add (sorted 1 ss) (b + int (rate o ss));
+    let batch load acts =
+      let d = lasts inst.cost load in
+      if jointb m load then add (sorted (int d) (nexts m d ss (List.rev acts))) (b + int (fee o ss d));
+      true in
+    ignore (every m batch (List.map options ss) none [])
+  end in
   add (origin inst o leb) 0;
   while not (Queue.is_empty !queue) do
-    let first, l = Queue.min_binding !queue in
-    queue := Queue.remove first !queue;
-    List.iter expand l
+    let b, l = Queue.min_binding !queue in
+    queue := Queue.remove b !queue;
+    List.iter (expand b) l
   done;
-  Table.fold (fun (_, ss) b l -> entry 0 ss b :: l) best []
-
-let prove inst o bound most =
-  let cache = Table.create 1000 in
-  let options s = match Table.find_opt cache (0, [s]) with
-    | Some x -> x
-    | None -> let x = opts inst.mach s in Table.add cache (0, [s]) x; x in
-  let kept = states inst o (int (target_of inst o bound (big 1))) most options in
-  check inst o bound leb hash kept, List.length kept
+  let kept = Table.fold (fun states b l -> { clock = big 0; states; mark_of = big b } :: l) best [] in
+  check inst o bound leb of_states kept, List.length kept
 
 (* --- If every batch lasts a tick: the graph of the requests, and joint states tick by tick ----------------------- *)
-let tree l =
-  let buckets = Hashtbl.create 1000 in
-  List.iter (fun (k, x) -> Hashtbl.replace buckets k (x :: Option.value ~default:[] (Hashtbl.find_opt buckets k))) l;
-  let sorted = Array.of_list (List.sort (fun (a, _) (b, _) -> Int.compare a b) (List.of_seq (Hashtbl.to_seq buckets))) in
+let groups l =
+  let found = Hashtbl.create 1000 in
+  List.iter (fun (k, x) -> Hashtbl.replace found k (x :: Option.value ~default:[] (Hashtbl.find_opt found k))) l;
+  found
+let tree item l =
+  let sorted = Array.of_list (List.sort (fun (a, _) (b, _) -> compare a b) (List.of_seq (Hashtbl.to_seq (groups l)))) in
   let rec build low high = if low >= high then Tip else
     let mid = (low + high) / 2 in
-    let k, x = sorted.(mid) in
-    Fork (build low mid, k, x, build (mid + 1) high) in
+    Fork (build low mid, fst sorted.(mid), item (snd sorted.(mid)), build (mid + 1) high) in
   build 0 (Array.length sorted)
-let rec map_tree f = function Tip -> Tip | Fork (l, k, x, h) -> Fork (map_tree f l, k, f x, map_tree f h)
-let of_state s = int (hash (big 0) [s])
+let set ns = tree List.hd (List.map (fun n -> n, n) ns)
 let of_nodes ns = List.fold_left (fun h n -> (h * 1000003) lxor (n + 17)) 0 ns land max_int
 module Joint = Hashtbl.Make (struct type t = int list let equal (a : t) b = a = b let hash = of_nodes end)
 
 (* Limits that can bind (else -1): others are never reached, or only with another one, which is `implied` by. *)
-let uses l = Array.map int [| l.blk; l.hos; l.tok; l.ptok; Big_int_Z.add_big_int l.ndec l.npre |]
+let uses l = Array.map int [| l.blk; l.hos; l.tok; l.ptok; add_big_int l.ndec l.npre |]
 let binding m rows needed =
-  let limit = Array.map (function Some x -> int x | None -> -1) [|
-    Option.map (fun x -> Big_int_Z.div_big_int x m.block) m.memory; m.host_memory; m.batch_tokens; m.prefill_tokens; m.batch_requests |] in
+  let limit = Array.map (function Some x -> int x | None -> -1)
+    [| Option.map (fun x -> div_big_int x m.block) m.memory; m.host_memory; m.batch_tokens; m.prefill_tokens; m.batch_requests |] in
   let implied = ref [] and whole = Array.copy limit in
   let spare r =
     let by q = q <> r && limit.(q) > 0 && limit.(r) >= 0 && List.for_all (fun u -> u.(r) * limit.(q) <= u.(q) * limit.(r)) rows in
     if needed.(r) > limit.(r) then Option.iter (fun q -> implied := (r, q) :: !implied; limit.(r) <- -1) (List.find_opt by [0; 1; 2; 3; 4])
     else limit.(r) <- -1 in
   List.iter spare [2; 3; 4; 1; 0];
-  let fold row =
+  limit, fun row ->
     let p = Array.map int [| row.pblk; row.phos; row.ptk; row.ppt; row.prq |] in
     List.iter (fun (r, q) -> p.(q) <- p.(q) + p.(r) * whole.(r) / whole.(q)) (List.rev !implied);
-    match List.mapi (fun r x -> big (if limit.(r) < 0 then 0 else x)) (Array.to_list p) with
-    | [pblk; phos; ptk; ppt; prq] -> { pblk; phos; ptk; ppt; prq }
-    | _ -> row in
-  limit, fold
+    let p r = big (if limit.(r) < 0 then 0 else p.(r)) in
+    { pblk = p 0; phos = p 1; ptk = p 2; ppt = p 3; prq = p 4 }
 
-(* A node for each state; then one for all that are as good as each other by the largest simulation, of as much progress. *)
+(* Which nodes are as good as others of their group, whatever may follow: the largest simulation, row by row. *)
+let simulation inst strict group all =
+  let found = groups (List.init (Array.length all) (fun n -> group n, n)) and place = Array.map (fun _ -> 0) all in
+  Hashtbl.iter (fun _ ns -> List.iteri (fun k n -> place.(n) <- k) ns) found;
+  let peers = Array.mapi (fun n _ -> Hashtbl.find found (group n)) all in
+  let numbers l = Array.map int [| (if strict then minus_big_int (act_of l) else zero_big_int); l.tok; l.ptok; add_big_int l.ndec l.npre;
+    l.blk; l.hos; (if inst.mach.hybrid then zero_big_int else l.ndec); l.npre |] in
+  let edges = Array.map (fun x -> List.map (fun (n, l) -> n, numbers l) x.edges) all and hold = Array.map (fun x -> numbers x.hold) all in
+  let less from a b = let rec go k = k < from || a.(k) <= b.(k) && go (k - 1) in go (if inst.mach.hybrid then 6 else 7) in
+  let may b a = (all.(a).ended || not all.(b).ended) && le_big_int all.(a).rated all.(b).rated in
+  let row = Array.mapi (fun b _ -> Bytes.of_seq (Seq.map (fun a -> if may b a then '1' else '0') (List.to_seq peers.(b)))) all in
+  let as_good a b = a = b || peers.(a) == peers.(b) && Bytes.get row.(b) place.(a) = '1' in
+  let simulates a b = as_good all.(a).idle all.(b).idle
+    && List.exists (fun (n, l) -> less 1 l hold.(b) && as_good n all.(b).idle) ((all.(a).idle, hold.(a)) :: edges.(a))
+    && List.for_all (fun (n, l) -> List.exists (fun (n', l') -> less 0 l' l && as_good n' n) edges.(a)) edges.(b) in
+  let falls b a = a <> b && as_good a b && not (simulates a b) && (Bytes.set row.(b) place.(a) '0'; true) in
+  let rec sweep () =
+    let fell = ref false in
+    for b = Array.length all - 1 downto 0 do List.iter (fun a -> if falls b a then fell := true) peers.(b) done;
+    if !fell then sweep () in
+  sweep ();
+  as_good, peers
+
+(* A node for each state, with the starts that lead to it; then one for all that are as good as each other, compared with
+   all of a start if `whole`, else with those of as much progress. *)
 let graph inst o strict =
   let ids = Table.create 10000 and todo = Stdlib.Queue.create () and made = ref [] in
-  let id s = match Table.find_opt ids (0, [s]) with
+  let id s = match Table.find_opt ids [s] with
     | Some n -> n
-    | None -> let n = Table.length ids in Table.add ids (0, [s]) n; Stdlib.Queue.add s todo; n in
+    | None -> let n = Table.length ids in Table.add ids [s] n; Stdlib.Queue.add s todo; n in
   let on s = id (norm true (big 1) s) in
-  let thin good edges =
+  let thin good x =
     let as_good (n', l') (n, l) = good n' n && answers inst strict l' l in
-    let one kept e =
-      if List.exists (fun e' -> as_good e' e) kept then kept else e :: List.filter (fun e' -> not (as_good e e')) kept in
-    List.fold_left one [] edges in
-  let node s =
-    let edges = List.map (fun (a, l) -> on (next inst.mach (big 1) s a), l) (opts inst.mach s) in
-    { idle = on s; ended = s.over <> None; rated = urate o s; hold = held inst.mach s; edges = thin (=) edges; better = [] } in
-  List.iter (fun s -> ignore (id (norm true (big 0) s))) (initial inst);
+    let one kept e = if List.exists (fun e' -> as_good e' e) kept then kept else e :: List.filter (fun e' -> not (as_good e e')) kept in
+    { x with edges = List.fold_left one [] x.edges } in
+  let starts = List.map (fun s -> id (norm true (big 0) s)) (initial inst) in
   while not (Stdlib.Queue.is_empty todo) do
     let s = Stdlib.Queue.take todo in
-    made := (node s, (s.known, s.todo, s.rest, s.ready, s.wt, s.first, s.over)) :: !made
+    let edges = List.map (fun (a, l) -> on (next inst.mach (big 1) s a), l) (opts inst.mach s) in
+    let x = { idle = on s; ended = s.over <> None; rated = urate o s; hold = held inst.mach s; edges; better = Tip; kinds = [] } in
+    made := (thin (=) x, (s.known, s.todo, s.rest, s.ready, s.wt, s.first, s.over)) :: !made
   done;
-  let all = Array.of_list (List.rev !made) in
-  let rows = Hashtbl.create 1000 and needed = Array.make 5 0 and most = Hashtbl.create 100 in
-  Array.iter (fun (x, _) -> List.iter (fun (_, l) -> Hashtbl.replace rows (uses l) ()) x.edges) all;
-  let most_of start =
-    let seen = Hashtbl.create 100 and most = Array.make 5 0 in
-    let rec visit n = if not (Hashtbl.mem seen n) then begin
-      Hashtbl.add seen n ();
-      let x = fst all.(n) in
-      List.iter (fun (n, l) -> Array.iteri (fun r u -> most.(r) <- max u most.(r)) (uses l); visit n) x.edges;
-      visit x.idle
+  let all, keys = List.split (List.rev !made) in
+  let all = Array.of_list all and keys = Array.of_list keys and firsts = List.sort_uniq compare starts and rows = Hashtbl.create 1000 in
+  let kinds = Array.map (fun _ -> []) all and needed = Array.make 5 0 in
+  let spread kind start =
+    let most = Array.make 5 0 in
+    let rec visit n = if not (List.mem kind kinds.(n)) then begin
+      kinds.(n) <- kind :: kinds.(n);
+      let take u = Hashtbl.replace rows u (); Array.iteri (fun r u -> most.(r) <- max u most.(r)) u in
+      List.iter (fun (n, l) -> take (uses l); visit n) all.(n).edges;
+      visit all.(n).idle
     end in
-    visit start; most in
-  let need x =
-    let n = id (norm true (big 0) x) in
-    if not (Hashtbl.mem most n) then Hashtbl.add most n (most_of n);
-    Array.iteri (fun r u -> needed.(r) <- needed.(r) + u) (Hashtbl.find most n) in
-  List.iter need (initial inst);
+    visit start;
+    Array.iteri (fun r u -> needed.(r) <- needed.(r) + u * List.length (List.filter ((=) start) starts)) most in
+  List.iteri spread firsts;
   let limit, fold = binding inst.mach (List.of_seq (Hashtbl.to_seq_keys rows)) needed in
   let slim l =
-    let keep r x = if limit.(r) < 0 then big 0 else x and sum = Big_int_Z.add_big_int l.ndec l.npre in
+    let keep r x = if limit.(r) < 0 then zero_big_int else x in
     let l' = { none with blk = keep 0 l.blk; hos = keep 1 l.hos; tok = keep 2 l.tok; ptok = keep 3 l.ptok } in
-    let l' = if inst.mach.hybrid then { l' with npre = keep 4 sum } else { l' with ndec = l.ndec; npre = l.npre } in
-    if strict then { l' with nout = Big_int_Z.sub_big_int (act_of l) (act_of l') } else l' in
-  let all = Array.map (fun (x, k) ->
-    { x with hold = slim x.hold; edges = thin (=) (List.map (fun (n, l) -> n, slim l) x.edges) }, k) all in
-  let groups = Hashtbl.create 1000 and good = Hashtbl.create 10000 in
-  let peers n = Hashtbl.find_all groups (snd all.(n)) and places = List.init (Array.length all) (fun n -> n) in
-  List.iter (fun n -> Hashtbl.add groups (snd all.(n)) n) places;
-  let as_good a b = a = b || Hashtbl.mem good (a, b) in
-  let simulates (a, b) =
-    let x = fst all.(a) and y = fst all.(b) in
-    as_good x.idle y.idle
-    && List.for_all (fun (n, l) -> List.exists (fun (n', l') -> as_good n' n && answers inst strict l' l) x.edges) y.edges in
-  let may (a, b) = a <> b && mostb (fst all.(a)).hold (fst all.(b)).hold in
-  let rec settle pairs =
-    let left = List.filter (fun p -> simulates p || (Hashtbl.remove good p; false)) pairs in
-    if List.compare_lengths left pairs < 0 then settle left in
-  let pairs = List.filter may (List.concat_map (fun b -> List.map (fun a -> a, b) (peers b)) (List.rev places)) in
-  List.iter (fun p -> Hashtbl.replace good p ()) pairs;
-  settle pairs;
-  let same = Array.init (Array.length all) (fun n ->
-    List.fold_left (fun m p -> if as_good p n && as_good n p then min m p else m) n (peers n)) in
+    let l' = if inst.mach.hybrid then { l' with npre = keep 4 (add_big_int l.ndec l.npre) } else { l' with ndec = l.ndec; npre = l.npre } in
+    if strict then { l' with nout = sub_big_int (act_of l) (act_of l') } else l' in
+  let all = Array.map (fun x -> thin (=) { x with hold = slim x.hold; edges = List.map (fun (n, l) -> n, slim l) x.edges }) all in
+  let as_good, _ = simulation inst strict (fun n -> kinds.(n), Some keys.(n)) all in
+  let all = Array.map (thin as_good) all and sizes = groups (List.map (fun k -> k, ()) (Array.to_list kinds)) in
+  let large = Array.map (fun kinds -> List.compare_length_with (Hashtbl.find sizes kinds) 3000 > 0) kinds in
+  fold, fun whole ->
+  let as_good, peers = simulation inst strict (fun n -> kinds.(n), if large.(n) || not whole then Some keys.(n) else None) all in
+  let same = Array.mapi (fun n l -> List.fold_left (fun m p -> if p < m && as_good p n && as_good n p then p else m) n l) peers in
   let reduced n =
-    let x = fst all.(n) in
-    n, { x with idle = same.(x.idle); edges = thin as_good (List.map (fun (n, l) -> same.(n), l) x.edges);
-      better = List.filter (fun p -> p <> n && same.(p) = p && as_good p n) (peers n) } in
-  let nodes = List.map reduced (List.filter (fun n -> same.(n) = n) places) in
-  let names = Table.fold (fun (_, l) n names -> (of_state (List.hd l), (List.hd l, same.(n))) :: names) ids [] in
-  map_tree List.hd (tree nodes), tree names, (fun s -> same.(id s)), fold
+    let x = all.(n) and is_better p = p <> n && same.(p) = p && as_good p n in
+    n, thin as_good { x with idle = same.(x.idle); edges = List.map (fun (n, l) -> same.(n), l) x.edges;
+      better = set (List.filter is_better peers.(n)); kinds = kinds.(n) } in
+  let nodes = List.map reduced (List.filter (fun n -> same.(n) = n) (List.init (Array.length all) Fun.id)) in
+  let names = Table.fold (fun l n names -> (of_state (List.hd l), (List.hd l, same.(n))) :: names) ids [] in
+  tree List.hd nodes, tree Fun.id names, List.map (fun n -> same.(n)) starts, List.map (fun n -> same.(n)) firsts
+
+let free = { pblk = big 0; phos = big 0; ptk = big 0; ppt = big 0; prq = big 0 }
+let sums p nn = sub_big_int (sum (val0 p) nn) (snd p)
+
+(* Deadlines by start, with the prices that show them: each from those before, as long as they fall. *)
+let narrow inst scale target nodes start firsts first rows =
+  let later known rows =
+    let p = snd (List.hd (layers_of inst scale nodes known (big 0) free rows)) in
+    let last k n =
+      let cost = mult_big_int scale (at_node nodes n).rated and before = match known with None -> far | Some l -> List.nth l k in
+      if sign_big_int cost = 0 then before
+      else max_big_int zero_big_int (min_big_int before (pred_big_int (ceil_div (sub_big_int (add_big_int target (val0 p n)) (sums p start)) cost))) in
+    rows, List.mapi last firsts in
+  let rec go (rows', l) found =
+    let next = later (Some l) rows in
+    if found <> [] && snd next = l then List.rev found else go next (next :: found) in
+  let alone = later first (List.map (fun _ -> free) rows) in
+  go alone [alone]
 
 (* The layers of joint states from which the bound could still be missed. *)
 let layers inst o scale target strict nodes vectors start most =
-  let same ns = ns and count = ref 0 in
-  let add layer ps nn b = match Joint.find_opt layer nn with
-    | Some b' when Big_int_Z.le_big_int b' b -> ()
-    | known -> if not (settled target nodes of_nodes same ps Tip nn b) then begin
-        if known = None then incr count;
-        if !count > most then raise (Enough most);
-        Joint.replace layer nn b
-      end in
-  let rec go vs layer made =
-    if Joint.length layer = 0 then List.rev made
+  let count = ref 0 in
+  let add layer cut ps nn b =
+    let known table = match Joint.find_opt table nn with Some b' -> le_big_int b' b | None -> false in
+    if not (known layer || known cut) then
+      Joint.replace (if settled target nodes of_nodes ps blank nn b then cut else layer) nn b in
+  let rec go vs all made =
+    (* in place of a state, one of whose nodes another node is better than, if that state costs no more *)
+    let present = groups (List.concat_map (fun nn -> List.map (fun n -> n, ()) nn) (List.of_seq (Joint.to_seq_keys all))) in
+    let better_of = kept_in (Numbers.create 1000) (fun n -> List.filter (Hashtbl.mem present) (items (at_node nodes n).better [])) in
+    let rec dominating b before = function
+      | [] -> None
+      | n :: after ->
+        let one n' =
+          let nn = List.rev_append before (n' :: after) in
+          match Joint.find_opt all (arrange nn) with Some b' when le_big_int b' b -> Some nn | _ -> None in
+        match List.find_map one (better_of n) with None -> dominating b (n :: before) after | found -> found in
+    let better = Joint.create 100 in
+    Joint.iter (fun nn b -> Option.iter (Joint.add better nn) (dominating b [] nn)) all;
+    let rec last nn = match Joint.find_opt better nn with
+      | None -> nn
+      | Some nn ->  (* what stands for it once arranged, in its places *)
+        let places = List.map snd (List.sort compare (List.mapi (fun i n -> n, i) nn)) in
+        List.map snd (List.sort compare (List.combine places (last (arrange nn)))) in
+    let kept = List.filter (fun (nn, _) -> not (Joint.mem better nn)) (List.of_seq (Joint.to_seq all)) in
+    count := !count + List.length kept;
+    if !count > most then raise (Enough most);
+    if kept = [] then List.rev made, !count
     else begin
-      let vs = later vs and next = Joint.create 1000 in
-      let ps = now_of vs in
-      Joint.iter (fun nn b ->
+      let next = Joint.create 1000 and cut = Joint.create 1000 and choice = Joint.create 1000 and soon = later vs in
+      let ps = now_of soon in
+      let before v v' = match v.since, v.steps, now_of [v'] with
+        | _, _, [] -> [] | 0, (_, p) :: _, _ -> [Some p] | _ -> [None] in
+      let pots = List.concat (List.map2 before vs soon) and tables = List.map (fun _ -> Numbers.create 100) ps in
+      let follow (nn, b) =
         if List.for_all (fun n -> (at_node nodes n).ended) nn then raise (Below (int b));
-        let b = Big_int_Z.(add_big_int b (mult_big_int scale (rate_of o nodes nn))) in
-        add next ps (arrange (List.map (fun n -> (at_node nodes n).idle) nn)) b;
-        let chosen = List.map (options nodes ps) nn in
-        let batch l nn = if usable inst strict l then add next [] (arrange nn) b; true in
-        ignore (each inst batch (List.map snd chosen) none [] (slack_of target ps b chosen))) layer;
-      go vs next (tree (Joint.fold (fun nn b l -> (of_nodes nn, (nn, b)) :: l) layer []) :: made)
+        let b = add_big_int b (mult_big_int scale (rate_of o nodes nn)) in
+        add next cut ps (arrange (List.map (fun n -> (at_node nodes n).idle) nn)) b;
+        let score = function Some p -> sums p nn | None -> minus_big_int far in
+        let _, best = List.fold_left (fun (k, best) s -> k + 1, max best (s, - k)) (0, (score (List.hd pots), 0)) (List.map score pots) in
+        let best = - snd best in
+        if best > 0 then Joint.add choice nn best;
+        let p = List.nth ps best in
+        let chosen = List.map (kept_in (List.nth tables best) (options nodes [free, snd p; p])) nn in
+        let batch l nn = if usable inst strict l then add next cut ps (arrange nn) b; true in
+        ignore (each inst batch (List.map snd chosen) none [] (slack_of inst target [free, snd p; p] b chosen)) in
+      List.iter follow kept;
+      let layer = { entries = tree Fun.id (List.map (fun (nn, b) -> of_nodes nn, (nn, b)) kept);
+        used = List.map (fun t -> set (List.of_seq (Numbers.to_seq_keys t))) tables;
+        steer = (fun nn -> if Joint.mem better nn then Some (last nn) else None);
+        guide = (fun nn -> Option.value ~default:0 (Joint.find_opt choice nn)) } in
+      go soon next (layer :: made)
     end in
   let first = Joint.create 1 in
-  add first (now_of vectors) (arrange start) (big 0);
-  let made = go vectors first [] in
-  made, !count
+  if not (settled target nodes of_nodes (now_of vectors) blank start (big 0)) then Joint.add first (arrange start) (big 0);
+  go vectors first []
 
+(* For an objective that is a sum, or makespan; or for the largest flow time, by deadlines. *)
 let by_slots inst o bound scale strict prices most =
-  let free = { pblk = big 0; phos = big 0; ptk = big 0; ppt = big 0; prq = big 0 } in
-  let more = List.init (longest inst) (fun _ -> free) and s = big scale in
-  let nodes, names, place, fold = graph inst o strict in
+  let s = big (if o = None then 1 else scale) and sum = Option.value ~default:Flow o in
+  let target = match o with Some o -> target_of inst o bound s | None -> all_late inst bound in
+  let fold, nodes_of = graph inst sum strict in
   let rec from k l = if k > 0 && l <> [] then from (k - 1) (List.tl l) else l in
+  let pad k rows = rows @ List.init (max 0 (k - List.length rows)) (fun _ -> free) in
   let rec latest = function  (* the first vector, and a dozen of the latest *)
     | [] -> []
     | (since, rows) :: l -> let until = match List.nth_opt l 11 with Some (k, _) -> k - since | None -> max_int in
-      { from = since; ticks = until; costs = List.map fold (from since rows) @ more } :: latest l in
-  let prices = match latest prices with p :: l -> { p with ticks = max_int } :: l | [] -> [] in
-  let vectors = List.map (fun p -> { since = p.from; span = p.ticks; layers = layers_of inst s nodes p.costs }) prices in
-  let start = List.map (fun x -> place (norm true (big 0) x)) (initial inst) in
-  let found, count = layers inst o s (target_of inst o bound s) strict nodes vectors start most in
-  check_slots inst o bound s strict nodes names of_state of_nodes (fun ns -> ns) prices found, count
+      { from = since; ticks = until; costs = List.map fold (from since rows) } :: latest l in
+  let steps (r : request) = List.fold_left (fun n (c, d) -> n + int c.duration + int d) (int r.prompt + int r.decode) r.more in
+  let longest = List.fold_left (fun n r -> max n (steps r)) 0 inst.requests in
+  let prices = List.mapi (fun k p -> if k > 0 then p else { p with ticks = max_int; costs = pad (longest + List.length p.costs) p.costs })
+    (latest prices) in
+  let rec attempt whole =
+    let nodes, names, start, firsts = nodes_of whole in
+    let due n = List.fold_left2 (fun d m (s : state) -> if m = n then max_big_int d (pred_big_int (add_big_int s.arrived bound)) else d)
+      zero_big_int start (initial inst) in
+    let given = List.map due firsts in
+    let first = if o = None then Some given else None in
+    let proved = ge_big_int (sums (snd (List.hd (steps_of inst s nodes first (List.hd prices)))) start) target in
+    if not (proved || whole) then attempt true else begin
+      let dd = if sum = Makespan || proved then [] else narrow inst s target nodes start firsts first (List.hd prices).costs in
+      let ends = match latest_of first dd with Some l -> List.filter (gt_big_int far) l | None -> [] in
+      let until = List.fold_left (fun n d -> max n (int d)) 0 ends in
+      let prices = List.map (fun p -> { p with costs = pad (until + 1 - p.from) p.costs }) prices in
+      let vectors = List.map (fun p -> { since = p.from; span = p.ticks; steps = steps_of inst s nodes (latest_of first dd) p }) prices in
+      let found, count = layers inst sum s target strict nodes vectors start most in
+      (match o with
+        | Some o -> check_slots inst o bound s strict nodes names of_state of_nodes prices dd found
+        | None -> check_longest inst bound strict nodes names of_state of_nodes given prices dd found), count
+    end in
+  attempt false
 
 let prove inst o bound scale strict prices most =
+  let is_steady = steady inst (Option.value ~default:Flow o) in
   try
-    let proved, count = if prices = [] && not (steady inst o) then prove inst o bound most
-      else by_slots inst o bound scale strict (if prices = [] then [0, []] else prices) (5 * most) in  (* a state takes less *)
-    if proved then Printf.sprintf "proved %s by %d states" (Big_int_Z.string_of_big_int bound) count
+    let proved, count = match o with
+      | Some o when prices = [] && not is_steady -> states inst o bound most
+      | None when not is_steady -> false, 0
+      | _ -> by_slots inst o bound scale strict (if prices = [] then [0, []] else prices) (5 * most) in  (* a state takes less *)
+    if proved then Printf.sprintf "proved %s by %d states" (string_of_big_int bound) count
     else "not proved: the checker refuses what was found"
   with
-  | Below b -> Printf.sprintf "not proved: a schedule ends at %d" ((b + scale - 1) / scale - int (offset inst o))
+  | Below b -> "not proved: a schedule ends at " ^ (match o with
+    | Some o -> string_of_int ((b + scale - 1) / scale - int (offset inst o))
+    | None -> string_of_big_int (pred_big_int bound) ^ " or before")
   | Enough most -> Printf.sprintf "not proved: more than %d states" most

@@ -115,6 +115,24 @@ def test_the_optimum_is_proved_and_one_more_is_refused():
     assert sum(met.values()) >= (20 if ALL else 4)
 
 
+def test_the_largest_flow_time_is_proved_where_batches_last_a_tick():
+    met = Counter()
+    for seed in range(80 if ALL else 14):
+        instance = tiny_instance(seed, cost="unit")
+        try:
+            optimum, _ = exhaustive_optimum(instance, "max-flow-time", max_states=300)
+        except TooManyStates:
+            continue
+        assert kv.verify_certificate(instance, claim(instance, "max-flow-time", optimum), proved=True) == optimum
+        with pytest.raises(kv.InvalidCertificate, match=f"a schedule ends at {optimum} or before$"):
+            kv.verify_certificate(instance, claim(instance, "max-flow-time", optimum + 1), proved=True)
+        met[optimum] += 1
+    assert len(met) >= (8 if ALL else 3)
+    slow = kv.builtin_instance("infermax-figure15:I=1")
+    with pytest.raises(kv.InvalidCertificate, match="not proved: the checker refuses what was found"):
+        kv.verify_certificate(slow, claim(slow, "max-flow-time", 2), proved=True)
+
+
 def test_any_prices_prove_the_optimum_at_most():
     met = Counter()
     for seed in range(30 if ALL else 10):
@@ -217,8 +235,8 @@ def test_what_is_not_proved_is_declined():
             )
     with pytest.raises(kv.BadInput, match="not proved with busy-time"):
         kv.verify_certificate(MARS, certify(MARS, "busy-time", Alone(), 1), proved=True)
-    with pytest.raises(kv.BadInput, match="not proved with max-flow-time"):
-        kv.verify_certificate(MARS, claim(MARS, "max-flow-time", 1), proved=True)
+    with pytest.raises(kv.BadInput, match="not proved with late-requests"):
+        kv.verify_certificate(MARS, claim(MARS, "late-requests", 1), proved=True)
     with pytest.raises(kv.BadInput, match="not proved with shared prefixes"):
         machine_checked.judge(IDLE, schedule(IDLE))
 
