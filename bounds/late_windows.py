@@ -1,7 +1,6 @@
 """Windows with more work than time: generated rows of a linear program, whose duals are their weights."""
 
 from collections.abc import Iterator
-from itertools import chain
 from math import inf
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from bounds.clock import by_clock, now, spend_pivots
 from bounds.highs import Silent
-from bounds.shares import corners, mixtures
+from bounds.shares import corners
 from bounds.task import Proposal, Task
 from kvcore.certificates.budget import Budget, Most
 from kvcore.certificates.late_windows import NEVER, ONE, DueWork, LateWindows, due_work, least_number
@@ -19,7 +18,6 @@ from kvcore.certificates.shares import PricedSteps, Shares
 from kvcore.compiled import allocating
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
-from kvcore.metrics import Value
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,12 +33,11 @@ def propose_late_windows(task: Task) -> Iterator[Proposal]:
 
 
 def _proposals(task: Task) -> Iterator[Proposal]:
-    search, tried = WindowSearch(task), list[tuple[Value, Shares]]()
-    for division in chain(search.by_load()[:6], mixtures(tried)):
+    search = WindowSearch(task)
+    for division in search.by_load()[:6]:
         if not search.has_time():
             return
-        yield (proposal := search.windows(division))
-        tried.append((proposal.value or 0, division))
+        yield search.windows(division)
 
 
 class WindowSearch:

@@ -1,7 +1,6 @@
 """Shares of time: weights of the lines of the cost, and shares of the fixed part of a batch."""
 
 from collections.abc import Iterator
-from itertools import chain, combinations
 
 from bounds.clock import now
 from bounds.task import Proposal, Task, spend_check
@@ -13,14 +12,15 @@ from kvcore.metrics import Value
 
 
 def propose_shares(task: Task) -> Iterator[Proposal]:
-    """Yield the best so far of: a line of the cost and a resource, and mixtures of two.
+    """Yield the best so far of a line of the cost and a resource.
 
     All but the first are begun only if evaluated by the deadline.
     """
-    tried, seconds = list[tuple[Value, Shares]](), 0.0  # what the longest evaluation took
-    for proof in chain(corners(task.instance), mixtures(tried)):
+    best: Value | None = None
+    seconds = 0.0  # what the longest evaluation took
+    for proof in corners(task.instance):
         began = now()
-        if not tried:
+        if best is None:
             proof.spend(task.instance, count := Budget())
             task.begin(count)
         elif began + seconds > task.deadline:
@@ -28,9 +28,9 @@ def propose_shares(task: Task) -> Iterator[Proposal]:
         spend_check(task.instance)
         value = proof.value(task.instance, task.objective)
         seconds = max(seconds, now() - began)
-        if all(value > known for known, _ in tried):
+        if best is None or value > best:
+            best = value
             yield Proposal(proof, value)
-        tried.append((value, proof))
 
 
 def corners(instance: Instance) -> Iterator[Shares]:
@@ -55,21 +55,3 @@ def most_packs(instance: Instance) -> int:
     hold = machine.block_limit * len(requests)
     most = 12  # where more fit together it matters little that they are whole
     return min(most, hold // starts) if hold // ends <= most else 0
-
-
-def mixtures(tried: list[tuple[Value, Shares]]) -> Iterator[Shares]:
-    """Yield mixtures, by quarters, of the best proofs tried so far."""
-    best = [proof for _, proof in sorted(tried, key=lambda pair: pair[0], reverse=True)[:3]]
-    for first, second in combinations(best, 2):
-        for part in (2, 1, 3):
-            yield _mixture(first, second, part)
-
-
-def _mixture(first: Shares, second: Shares, part: int) -> Shares:
-    def mix(a: int, b: int) -> int:
-        return (part * a + (4 - part) * b) // 4
-
-    functions = tuple(mix(a, b) for a, b in zip(first.functions, second.functions, strict=True))
-    packs = first.packs if first.packing else second.packs
-    parts = {name: mix(getattr(first, name), getattr(second, name)) for name in RESOURCES}
-    return first.replace(functions=functions, packs=packs, **parts)

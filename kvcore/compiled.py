@@ -2,7 +2,7 @@
 
 Such a function makes no array, and calls nothing that returns one: numba's reference counts took two thirds of the time
 where functions pass named tuples of arrays on. `allocating` is for those that do; `inlined` becomes part of its
-callers; `fast` may change the order of sums, for what only proposes. For checkers, both give the same integers.
+callers. For checkers, both give the same integers.
 
 Compiled code is kept on disk. It contains its callees, constants, and places of fields from files of `sources`, and is
 used again only while these are unchanged.
@@ -111,4 +111,4 @@ def _how(**how: Any) -> Callable[[Any], Any]:
 
 
 compiled, allocating = _how(_nrt=False), _how()
-inlined, fast = _how(inline="always"), _how(fastmath=True, _nrt=False)
+inlined = _how(inline="always")

@@ -24,7 +24,7 @@ from coverage import CoverageData
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests" / "data" / "never_entered.txt"
 JOINED = "library/checker/"  # tests enter the one file that is made of it
-COMPILED = {"compiled", "allocating", "inlined", "fast"}
+COMPILED = {"compiled", "allocating", "inlined"}
 """The decorators of `kvcore.compiled`."""
 TESTS = ("-n", "auto", "--dist", "loadfile", "-m", "not slow", "--ignore", "tests/gpu_validation")
 

@@ -16,7 +16,6 @@ from solvers.neighbourhoods.arrays import Array, InstanceArrays
 from solvers.neighbourhoods.destroy_repair import PieceLists
 from solvers.neighbourhoods.insertion import END, use
 from solvers.neighbourhoods.pieces import read_pieces, schedule_of
-from solvers.neighbourhoods.rigid import Soft, is_rigid
 from solvers.neighbourhoods.scope import Moves, NeighbourhoodOptions, why_not
 
 
@@ -70,11 +69,7 @@ class Annealing:
 
     def run(self, seconds: float, rounds: int | None) -> None:
         """Search until time is up, or `rounds` moves are made."""
-        hot, cold, soft = self.options.hot, self.options.cold, 0.8  # the part in which memory may be exceeded
-        if is_rigid(self.arrays):
-            hot = cold
-            self._soften(soft * seconds, rounds and int(soft * rounds))
-            seconds, rounds = (1 - soft) * seconds, rounds and rounds - int(soft * rounds)
+        hot, cold = self.options.hot, self.options.cold
         for moves, share, then in steps(seconds, rounds):
             self._anneal(moves, hot * (cold / hot) ** share, hot * (cold / hot) ** then)
 
@@ -90,18 +85,6 @@ class Annealing:
     def _cost(self, plan: Array, count: Array) -> float:
         lists = PieceLists(plan, count)
         return float(sum(destroy_repair.price(i, lists, self.arrays.requests) for i in range(len(count))))
-
-    def _soften(self, seconds: float, rounds: int | None) -> None:
-        soft = Soft(self.arrays, self.plan, self.slots)
-        soft.run(0, 0.0, 0.0)
-        for moves, share, then in steps(seconds, rounds):
-            soft.run(moves, share, then)
-        order, release = soft.order()
-        t, room = self.arrays, self.arrays.room(self.slots)
-        plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
-        if destroy_repair.build(order, release, room, t.grid(self.slots), t.requests, PieceLists(plan, count)):
-            self.plan, self.count, self.room = plan, count, room
-            self._anneal(0, 1.0, 1.0)
 
     def _anneal(self, rounds: int, hot: float, cold: float) -> None:
         t, heat = self.arrays, float(self.arrays.rate.mean())

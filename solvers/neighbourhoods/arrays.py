@@ -36,10 +36,7 @@ class InstanceArrays:
         """The most pieces that a request is kept in."""
         flags = machine.chunked, machine.pause, most_parts, machine.evict
         self.switches = machine.block, *map(int, flags)
-        self.limits, most = _limits(instance)
-        self.has_budgets = bool((self.limits[2:] < most[2:]).any())
-        """Whether the tokens or requests of a batch are limited."""
-        self.peak_blocks: Array = np.array([machine.blocks(request.peak) for request in requests])
+        self.limits = _limits(instance)
 
     def grid(self, slots: int) -> Grid:
         """Return the slots, and what the machine allows in each."""
@@ -70,7 +67,7 @@ def _area(rows: list[tuple[int, int, int, int, int]]) -> float:
     return float(sum(context * decode + decode * (decode - 1) // 2 for context, decode, *_ in rows))
 
 
-def _limits(instance: Instance) -> tuple[Array, Array]:
+def _limits(instance: Instance) -> Array:
     """Return the limits of a slot, and as much as all requests together can take: that is the limit where none is."""
     machine, requests = instance.machine, instance.requests
     tokens = sum(request.peak + 1 for request in requests)
@@ -79,4 +76,4 @@ def _limits(instance: Instance) -> tuple[Array, Array]:
     limits = (
         machine.block_limit, machine.host_memory, machine.batch_tokens, machine.prefill_limit, machine.batch_requests
     )  # fmt: skip
-    return np.array([m if limit is None else min(m, limit) for limit, m in zip(limits, most, strict=True)]), most
+    return np.array([m if limit is None else min(m, limit) for limit, m in zip(limits, most, strict=True)])

@@ -13,7 +13,7 @@ MOST_TOKENS = 2**40
 
 @dataclass(frozen=True)
 class NeighbourhoodOptions(Options):
-    """Large neighbourhood search: destroy and repair under annealing, and for rigid requests a search over starts."""
+    """Large neighbourhood search: destroy and repair under annealing."""
 
     hot: float = option(5.0, "slots of delay that a move may bring by and large, at the start")
     cold: float = option(0.3, "slots of delay that a move may bring by and large, at the end")
@@ -32,15 +32,6 @@ class Moves(NamedTuple):
     unlimited: float = 0.5  # are inserted with no limit on slots of KV on the device
     host_first: float = 0.7  # are inserted with KV on the host first
     evicting: float = 0.4  # are inserted with evictions, where the machine evicts
-
-
-class Shifts(NamedTuple):
-    """How the search over starts draws its moves."""
-
-    shift: int = 8  # slots by which it shifts a request, at the most
-    jitter: int = 2  # slots by which exchanged requests miss each other's place, at the most
-    neighbours: int = 40  # exchanged requests are at most so many ranks of area apart
-    reprice: int = 4096  # moves between two changes of the prices
 
 
 TAKES = Takes((MACHINES | REQUESTS | CALLS | SUMS) - {Feature.ONE_PHASE, Feature.PARTIAL})

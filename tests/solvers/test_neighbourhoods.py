@@ -1,6 +1,5 @@
 """Improved schedules: the referee passes them, they are never worse, and often the exhaustive optimum."""
 
-import random
 
 import numpy as np
 import pytest
@@ -12,9 +11,8 @@ from kvcore.metrics import FLOWS
 from solvers.neighbourhoods import improve, why_not
 from solvers.neighbourhoods.annealing import Annealing
 from solvers.neighbourhoods.arrays import InstanceArrays
-from solvers.neighbourhoods.insertion import DEVICE, Grid, fit, use
+from solvers.neighbourhoods.insertion import Grid, fit, use
 from solvers.neighbourhoods.pieces import read_pieces, schedule_of
-from solvers.neighbourhoods.rigid import Soft, is_rigid
 from tests.support.build import batch, request, schedule
 from tests.support.build import instance as make
 from tests.support.drawer import PROFILES, tiny_instance
@@ -136,42 +134,6 @@ def test_a_request_waits_although_it_fits():
         value(instance, improve(instance, FLOW, start, seconds=NEVER, seed=seed, rounds=100_000)) for seed in range(3)
     ]
     assert min(found) <= 630  # 626 is proved
-
-
-# --- rigid requests --------------------------------------------------------------------------------------------------
-
-
-def roomy(seed):
-    draw = random.Random(seed)
-    requests = [
-        request(f"R{i}", draw.randint(1, 3), draw.randint(1, 8), arrival=draw.randint(0, 2), weight=draw.randint(1, 3))
-        for i in range(30)
-    ]
-    machine = {"memory": 40, "block": draw.choice((1, 2)), "host_memory": 0, "chunked": False, "pause": False}
-    return make(*requests, **machine)
-
-
-def test_what_exceeds_the_memory_is_counted_and_then_put_right():
-    exceeded = [exceed(seed) for seed in range(4)]
-    assert max(exceeded) > 0  # at these prices
-
-
-def exceed(seed):
-    """Search with memory that may be exceeded, and return by how much it is."""
-    instance = roomy(seed)
-    _, start, trace = best_schedule(instance, "weighted-flow-time")
-    run = Annealing(trace, "weighted-flow-time", seed)
-    assert is_rigid(run.arrays)
-    soft = Soft(run.arrays, run.plan, run.slots)
-    soft.run(2_000, 0.0, 0.3)
-    over = np.full(run.slots, -int(run.arrays.limits[DEVICE]))
-    for s, r in zip(soft.start, instance.requests, strict=True):
-        assert s >= r.arrival - run.arrays.origin
-        over[s : s + r.output] += [instance.machine.blocks(r.prompt + q) for q in range(r.output)]
-    assert (over == soft.over).all()
-    found = improve(instance, "weighted-flow-time", start, seconds=NEVER, seed=seed, rounds=20_000)
-    assert value(instance, found, "weighted-flow-time") <= objective_value(trace, "weighted-flow-time")
-    return over.max()
 
 
 def test_evicts_where_that_pays():
