@@ -22,7 +22,7 @@ from heuristics import (
 )
 from heuristics.policies.figure_1 import Listed, MarsOrder
 from heuristics.policies.serial import Serial
-from heuristics.registry import SET, SHARING
+from heuristics.registry import FAMILIES, SET, SHARING
 from kvcore import BadInput, Instance, Machine, objective_value, verify_schedule
 from kvcore.metrics import completions, measures
 from tests.support.build import simple
@@ -117,6 +117,21 @@ def test_a_context_that_no_batch_takes_any_more_declines_the_machine():
     whole = Instance(machine=Machine(memory=999, chunked=False, evict=True), requests=(simple("A", 600, 2),))
     with pytest.raises(Unsuited, match="A has to prefill 600 tokens, no batch takes more than 512, and the machine"):
         run_policy(whole, get_policy("sarathi"))
+
+
+LACKING = {
+    "evict": ["sarathi-c", "rank-i", "infermax", "srpt", "mars", "mars-fcfs", "lamps", "mars-as-released", "augserve",
+              *(policy.name for policy in FAMILIES["InferCept"])],
+    "pause": ["sarathi-c", "rank-i", "infermax", "srpt"],
+    "pause and chunked": ["mars", "mars-fcfs", "lamps", "mars-as-released", "augserve"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("lacks", "name"), [(lacks, name) for lacks, names in LACKING.items() for name in names])
+def test_a_machine_that_lacks_what_a_policy_needs_is_refused(lacks, name):
+    machine = Machine(**{"memory": 9, "evict": True, "partial": True} | dict.fromkeys(lacks.split(" and "), False))
+    with pytest.raises(Unsuited, match=rf"it needs a machine with {lacks}$"):
+        run_policy(Instance(machine=machine, requests=(simple("A", 3, 2),)), get_policy(name))
 
 
 def test_leave_to_evict_and_to_move_parts_changes_nothing():

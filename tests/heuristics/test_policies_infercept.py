@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from costmodels import GPT_J_6B, get_cost
-from heuristics import Unsuited, get_policy, run_policy, trace_policy
+from heuristics import get_policy, run_policy, trace_policy
 from heuristics.policies.infercept import InferceptProfiled, forward, hidden
 from heuristics.policies.infercept_as_released import InferceptAsReleased
 from heuristics.registry import FAMILIES
@@ -165,9 +165,3 @@ def test_each_runs_where_types_differ_and_predictions_are_wrong(name):
         believed = of.with_calls(lambda call: call.replace(duration=2 * call.duration))
         trace = trace_policy(of, get_policy(name), predictions=believed)
         assert len(completions(trace)) == len(typed)
-
-
-@pytest.mark.parametrize("name", [policy.name for policy in FAMILIES["InferCept"]])
-def test_a_machine_without_evictions_is_refused(name):
-    with pytest.raises(Unsuited, match="it needs a machine with evict"):
-        run_policy(two(5, evict=False, memory=100), get_policy(name))
