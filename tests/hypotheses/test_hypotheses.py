@@ -27,7 +27,7 @@ from kvcore.referee import verify_schedule
 from kvcore.result import Horizon, Result
 from solvers.exact import EXACT, exact
 from tests.support.clock import Clock
-from tests.support.commands import kvbound, run_kvbound
+from tests.support.commands import kvbound, one_line, run_kvbound
 from workloads.builtin import builtin_instance
 
 QUICK = (
@@ -279,9 +279,7 @@ def test_a_bad_file_is_one_line(text, message, tmp_path):
     file = tmp_path / "bad.py"
     if text is not None:
         file.write_text(text)
-    error = kvbound("check", file, code=2).stderr
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in one_line("check", file)
 
 
 def test_a_file_may_hold_several_claims(tmp_path):

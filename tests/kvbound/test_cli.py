@@ -24,7 +24,7 @@ from kvbound.simulation import policy_names
 from kvcore.files import write_text
 from kvcore.result import Result
 from solvers.ways import SOLVERS, Solver
-from tests.support.commands import kvbound
+from tests.support.commands import kvbound, one_line
 from workloads.builtin import builtin_instance
 
 INTERFACE_KEYS = {
@@ -243,9 +243,8 @@ def test_an_error_in_a_hypothesis_names_file_and_line(tmp_path):
     source = Path(hypotheses.__file__).parent / "shipped" / "backfilling.py"
     text = source.read_text().replace("    instance = ", "    1 // 0\n    instance = ")
     (tmp_path / "mine.py").write_text(text)
-    err = kvbound("check", tmp_path / "mine.py", code=2).stderr
+    err = one_line("check", tmp_path / "mine.py")
     line = text.splitlines().index("    1 // 0") + 1
-    assert err.count("\n") == 1
     assert re.search(rf"mine fails: ZeroDivisionError: .* \(.*mine.py, line {line}\)$", err)
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from kvcore import OBJECTIVES, Cost, CostFunction, objective_value, verify_schedule
 from tests.support import build
-from tests.support.boundaries import find
 from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
@@ -144,13 +143,6 @@ def test_the_order_of_the_requests_does_not_matter():
         instance, objective = tiny_instance(seed, **SMALL | {"requests": 3, "calls": 0}), NAMES[seed % len(NAMES)]
         backwards = instance.replace(requests=instance.requests[::-1])
         assert optimum(backwards, objective) == optimum(instance, objective), (seed, objective)
-
-
-def test_requests_that_are_alike_may_be_kept_in_order():
-    for seed in few(range(16)):
-        instance, objective = tiny_instance(seed, **SMALL | {"calls": 0}), NAMES[seed % len(NAMES)]
-        twins = instance.replace(requests=tuple(instance.requests[0].replace(id=id) for id in ("A", "B", "C")))
-        assert find(twins, objective).bound == optimum(twins, objective), (seed, objective)
 
 
 # --- between objectives ----------------------------------------------------------------------------------------------

@@ -50,23 +50,12 @@ from tests.kvcore.test_configurations import OBJECTIVES as STARTS
 from tests.kvcore.test_configurations import random_proof
 from tests.kvcore.test_late_windows import LATE, MANY, urgent
 from tests.kvcore.test_slots_certificate import drawn as slotted
+from tests.support import random_proofs
 from tests.support.build import instance, request
 from tests.support.contents import with_contents
 from tests.support.drawer import LAID, PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum, least_percentile
 from tests.support.few import ALL
-from tests.support.random_proofs import (
-    random_division,
-    random_dual,
-    random_enumeration,
-    random_events,
-    random_in_order,
-    random_late_windows,
-    random_slots,
-    random_speed,
-    random_tail,
-    with_lines,
-)
 from tests.support.rigid import RIGID, rigid
 
 Drawn = tuple[Instance, str]
@@ -164,29 +153,29 @@ def proofs(kind, draw, instance, objective, best):
     drawers = {
         Alone: Alone,
         Pairs: Pairs,
-        Shares: lambda: Shares(**random_division(draw, instance)),
-        InOrder: lambda: random_in_order(draw, instance),
-        LateWindows: lambda: random_late_windows(draw, instance),
-        LateTail: lambda: random_tail(draw, instance, objective),
-        Speed: lambda: random_speed(draw, instance).replace(
+        Shares: lambda: Shares(**random_proofs.random_division(draw, instance)),
+        InOrder: lambda: random_proofs.random_in_order(draw, instance),
+        LateWindows: lambda: random_proofs.random_late_windows(draw, instance),
+        LateTail: lambda: random_proofs.random_tail(draw, instance, objective),
+        Speed: lambda: random_proofs.random_speed(draw, instance).replace(
             within=draw.choice((int(best), draw.randint(0, int(best)))) if objective == "max-flow-time" else 0),
-        SlotDual: lambda: random_dual(draw, instance, objective),
-        Events: lambda: random_events(draw).replace(free_drops=draw.random() < 0.5),
-        Enumeration: lambda: random_enumeration(draw),
+        SlotDual: lambda: random_proofs.random_dual(draw, instance, objective),
+        Events: lambda: random_proofs.random_events(draw).replace(free_drops=draw.random() < 0.5),
+        Enumeration: lambda: random_proofs.random_enumeration(draw),
         Configurations: lambda: random_proof(instance, objective, draw),
     }  # fmt: skip
     if kind is Slots:
         target = int(best * scale_of(instance.requests, objective))
         for more in (0, 1):
             for strict in (False, True):
-                yield random_slots(draw, instance, objective, target + more, strict)
+                yield random_proofs.random_slots(draw, instance, objective, target + more, strict)
     elif kind is Fresh:
         yield from fresh(draw, instance)
     else:
         for _ in range({Alone: 1, Pairs: 1, Configurations: 12}.get(kind, 3)):
             yield (proof := drawers[kind]())
             if isinstance(proof, Speed):
-                yield with_lines(draw, instance, proof)
+                yield random_proofs.with_lines(draw, instance, proof)
         if kind is Events:
             yield from (Events(states=20_000), Events(states=20_000, free_drops=True))
         if kind is Enumeration:

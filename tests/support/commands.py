@@ -29,6 +29,13 @@ def kvbound(*arguments: object, code: int = 0) -> Done:
     return Done(out.getvalue(), err.getvalue())
 
 
+def one_line(*arguments: object, code: int = 2) -> str:
+    """Return the one line with which `kvbound ARGUMENTS` says why it exits with `code`."""
+    line = kvbound(*arguments, code=code).stderr
+    assert line.count("\n") == 1, line
+    return line
+
+
 def run_kvbound(arguments: Sequence[str]) -> tuple[int, str]:
     """Run `kvbound ARGUMENTS`; return its exit code and what it printed, errors included."""
     printed = io.StringIO()
