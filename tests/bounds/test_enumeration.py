@@ -1,7 +1,5 @@
 """The enumeration of states with contents: optima that both checkers prove, and what it declines."""
 
-from __future__ import annotations
-
 import json
 import random
 from contextlib import suppress

@@ -282,8 +282,6 @@ def test_pieces_of_many_steps_are_weaker_but_bounds(monkeypatch):
 
 
 # --- one machine -----------------------------------------------------------------------------------------------------
-
-
 def drawn_pieces(draw, n):
     return [WorkPiece(draw.randint(0, 6), -draw.randint(0, 6), draw.randint(1, 4), i) for i in range(n)]
 

@@ -1,7 +1,5 @@
 """Certificates with random numbers and random changes: whatever verifies is at most the optimum."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections import Counter

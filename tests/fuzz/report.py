@@ -1,7 +1,5 @@
 """What has been done so far: the state that a run goes on from, its table, and what was never reached."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -75,15 +75,12 @@ def test_the_next_call_is_part_of_stage_2():
     assert values(two)[1] - values(one)[1] == 12 * 5
 
 
-@pytest.mark.parametrize(
-    ("policy", "done"),
-    [
-        (AugServe(alpha=1), 6),  # 176 against 137 + 16 t of a small one that comes at t: in front of those from 4 on
-        (AugServe(alpha=0), 22),  # 176 against 137
-        (AugServe(alpha=1, as_printed=True), 22),  # 176 against 137 - 16 t
-        (AugServe(ranked=False), 2),
-    ],
-)
+@pytest.mark.parametrize(("policy", "done"), [
+    (AugServe(alpha=1), 6),  # 176 against 137 + 16 t of a small one that comes at t: in front of those from 4 on
+    (AugServe(alpha=0), 22),  # 176 against 137
+    (AugServe(alpha=1, as_printed=True), 22),  # 176 against 137 - 16 t
+    (AugServe(ranked=False), 2),
+])  # fmt: skip
 def test_waiting_helps_or_as_printed_does_not(policy, done):
     """N = 8: small ones are worth 9 + 8 (2 x 3 x 2 + 4) = 137, the big one 16 + 8 (2 x 4 x 2 + 4) = 176."""
     instance = stream_of_small_ones()

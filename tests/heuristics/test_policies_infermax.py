@@ -15,9 +15,8 @@ from tests.support.drawer import crowded_instance
 from tests.support.few import few
 from workloads.builtin import builtin_instance
 
+
 # --- Table 1 -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["vllm", "sarathi", "sarathi-c", "sarathi-nocp", "vllm-hy", "sarathi-nohy"])
 def test_an_eviction_free_variant_never_evicts(name):
     """So it also runs where the machine does not evict; its row of the table evicts in some of these."""
@@ -33,8 +32,6 @@ def test_an_eviction_free_variant_never_evicts(name):
 
 
 # --- one order for running and waiting requests ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["rank-org-as-released", "rank-o-as-released"])
 def test_a_rank_as_released_does_not_ask_all_that_wait(name, monkeypatch):
     """Once all that come after one that waits are evicted, only those that fit in what is free are asked."""
@@ -53,8 +50,6 @@ def test_a_rank_as_released_does_not_ask_all_that_wait(name, monkeypatch):
 
 
 # --- references --------------------------------------------------------------------------------------------------
-
-
 def mc_sf_by_definition(given):
     """Batch by batch: try the shortest first, and walk through all batches to come; unit batches, nobody stops."""
     left = sorted(given.requests, key=lambda r: (r.output, r.arrival, given.index[r.id]))
@@ -102,8 +97,6 @@ def test_a_random_order_is_drawn_once_and_from_its_seed():
 
 
 # --- Figure 1's rule, repeated where nothing changes -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("policy", [Fcfs, Sjf, SjfApi, MarsOrder])
 def test_repeated_batches_are_those_that_would_be_decided(policy):
     """On scarce and on ample memory, with all switches and handlings."""

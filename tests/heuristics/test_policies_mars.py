@@ -20,9 +20,8 @@ from tests.support.few import few
 from tests.support.mars_schedules import PUBLISHED, mars
 from workloads.importers import read_infercept
 
+
 # --- MARS --------------------------------------------------------------------------------------------------------
-
-
 class Scored(Mars):
     """MARS, with the scores at the first batch."""
 
@@ -72,16 +71,13 @@ def stream_of_small_ones():
     return Instance(machine=Machine(memory=5, evict=True), requests=(simple("big", 4, 2), *small))
 
 
-@pytest.mark.parametrize(
-    ("policy", "done"),
-    [
-        (Mars(threshold=10**6), 22),  # behind ten small ones of two batches each
-        (Mars(threshold=4), 6),  # it waits in batches 0 to 3, and goes first in batch 4, when s1 is done
-        (Mars(threshold=5), 8),  # in batch 5 s2 runs and goes on; it starts in batch 6
-        (Mars(10, threshold=4, new_may_starve=False), 22),  # it has never run, and is not protected
-        (Mars(ranked=False), 2),  # at equal arrivals the earlier in the list
-    ],
-)
+@pytest.mark.parametrize(("policy", "done"), [
+    (Mars(threshold=10**6), 22),  # behind ten small ones of two batches each
+    (Mars(threshold=4), 6),  # it waits in batches 0 to 3, and goes first in batch 4, when s1 is done
+    (Mars(threshold=5), 8),  # in batch 5 s2 runs and goes on; it starts in batch 6
+    (Mars(10, threshold=4, new_may_starve=False), 22),  # it has never run, and is not protected
+    (Mars(ranked=False), 2),  # at equal arrivals the earlier in the list
+])  # fmt: skip
 def test_who_waits_for_too_long_goes_first(policy, done):
     trace = trace_policy(stream_of_small_ones(), policy)
     assert completions(trace)["big"] == done
@@ -159,13 +155,10 @@ def released(*requests, memory=6400):
     return Instance(tick_seconds=UNIT, machine=machine, requests=requests)
 
 
-@pytest.mark.parametrize(
-    ("duration", "waste", "recompute"),
-    [
-        (52_224, 6_684_672, False),  # 100 + 20 tokens are 128 in blocks; an empty machine: 408 x 128 x 128
-        (52_225, 6_684_672, True),  # 128 x 52,225 is more
-    ],
-)
+@pytest.mark.parametrize(("duration", "waste", "recompute"), [
+    (52_224, 6_684_672, False),  # 100 + 20 tokens are 128 in blocks; an empty machine: 408 x 128 x 128
+    (52_225, 6_684_672, True),  # 128 x 52,225 is more
+])  # fmt: skip
 def test_released_waste(duration, waste, recompute):
     policy = Classified()
     trace = trace_policy(released(simple("A", 100, 20, 1, duration=duration)), policy)

@@ -52,17 +52,14 @@ ENDLESS = """
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "there is no file .*mine.py"),
-        ("1 // 0", r"mine.py fails: ZeroDivisionError: .* \(.*mine.py, line 1\)$"),
-        ("import sys\nsys.exit(0)", r"mine.py fails: SystemExit: 0 \(.*mine.py, line 2\)$"),
-        ("x = (", r"mine.py fails: SyntaxError: .* \(mine.py, line 1\)$"),
-        ("x = 1", "has 0 policy classes; one is a subclass of kvbound.Policy"),
-        (MINE + "\n    def __init__(self, more):\n        pass\n", "Smallest cannot be made: TypeError"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    (None, "there is no file .*mine.py"),
+    ("1 // 0", r"mine.py fails: ZeroDivisionError: .* \(.*mine.py, line 1\)$"),
+    ("import sys\nsys.exit(0)", r"mine.py fails: SystemExit: 0 \(.*mine.py, line 2\)$"),
+    ("x = (", r"mine.py fails: SyntaxError: .* \(mine.py, line 1\)$"),
+    ("x = 1", "has 0 policy classes; one is a subclass of kvbound.Policy"),
+    (MINE + "\n    def __init__(self, more):\n        pass\n", "Smallest cannot be made: TypeError"),
+])  # fmt: skip
 def test_a_file_that_is_no_policy(text, message, tmp_path):
     if text is not None:
         (tmp_path / "mine.py").write_text(text)

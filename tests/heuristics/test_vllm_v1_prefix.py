@@ -1,7 +1,5 @@
 """vLLM with its prefix cache: by hand, without contents, and which blocks it forgets first."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 
@@ -76,14 +74,11 @@ def test_a_call_that_preserves_keeps_its_blocks() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("machine", "why"),
-    [
-        ({"same_batch": False}, "it needs a machine with same_batch"),
-        ({"evict": False}, "it needs a machine with evict"),
-        ({"prefill_tokens": 3}, "it is not made for prefill_tokens"),
-    ],
-)
+@pytest.mark.parametrize(("machine", "why"), [
+    ({"same_batch": False}, "it needs a machine with same_batch"),
+    ({"evict": False}, "it needs a machine with evict"),
+    ({"prefill_tokens": 3}, "it is not made for prefill_tokens"),
+])  # fmt: skip
 def test_what_it_declines(machine: dict[str, bool], why: str) -> None:
     on = shared(request("A", 5, 1, path=("a", 1)), tree=(("a", None, 1),), memory=9, **{"evict": True} | machine)
     with pytest.raises(Unsuited, match=why):
@@ -115,16 +110,13 @@ ON = shared(
 """C needs five blocks: three are empty, two are a's or b's."""
 
 
-@pytest.mark.parametrize(
-    ("name", "forgets", "reuses"),
-    [
-        ("vllm-v1-prefix", {"a": 2}, {}),  # a has been free for longer
-        ("vllm-v1-prefix-belady", {"b": 2}, {"A2": 4}),  # nobody needs b
-        ("vllm-v1-prefix-tlru:budget=4", {"a": 1, "b": 1}, {"A2": 2}),  # of six tokens two are kept
-        ("vllm-v1-prefix-tlru:budget=4,estimate=2", {"a": 2}, {}),  # four: all whole blocks are
-        ("vllm-v1-prefix-tlru:budget=9", {"a": 2}, {}),  # none
-    ],
-)
+@pytest.mark.parametrize(("name", "forgets", "reuses"), [
+    ("vllm-v1-prefix", {"a": 2}, {}),  # a has been free for longer
+    ("vllm-v1-prefix-belady", {"b": 2}, {"A2": 4}),  # nobody needs b
+    ("vllm-v1-prefix-tlru:budget=4", {"a": 1, "b": 1}, {"A2": 2}),  # of six tokens two are kept
+    ("vllm-v1-prefix-tlru:budget=4,estimate=2", {"a": 2}, {}),  # four: all whole blocks are
+    ("vllm-v1-prefix-tlru:budget=9", {"a": 2}, {}),  # none
+])  # fmt: skip
 def test_what_goes_first(name: str, forgets: dict[str, int], reuses: dict[str, int]) -> None:
     batches = trace_policy(ON, get_policy(name)).schedule.batches
     assert [(b.forget, b.reuse) for b in batches[2:]] == [(forgets, {}), ({}, reuses)]

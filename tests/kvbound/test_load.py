@@ -213,16 +213,13 @@ def test_sigterm_keeps_the_rows_that_are_there(monkeypatch, tmp_path):
     assert [row["policy"] for row in csv.DictReader(io.StringIO(out.read_text()))] == ["fcfs"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--policies", "nobody"], "no policy is called 'nobody'"),
-        (["--policies", "fcfs", "--factors", "1,zero"], "--factors zero"),
-        (["--policies", "fcfs", "--window", "-1"], "--window -1"),
-        (["--policies", "fcfs", "--window", "1", "--bound", "1"], "--window leaves some out; give one of them"),
-        (["--policies", "fcfs", "--csv", "nowhere/l.csv"], "nowhere/l.csv: cannot be written"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--policies", "nobody"], "no policy is called 'nobody'"),
+    (["--policies", "fcfs", "--factors", "1,zero"], "--factors zero"),
+    (["--policies", "fcfs", "--window", "-1"], "--window -1"),
+    (["--policies", "fcfs", "--window", "1", "--bound", "1"], "--window leaves some out; give one of them"),
+    (["--policies", "fcfs", "--csv", "nowhere/l.csv"], "nowhere/l.csv: cannot be written"),
+])  # fmt: skip
 def test_bad_usage(arguments, message):
     error = kvbound("load", "mars-figure1", *arguments, code=2).stderr
     assert message in error
@@ -231,11 +228,9 @@ def test_bad_usage(arguments, message):
 
 def test_a_process_that_is_killed_is_one_line(tmp_path):
     lines = [
-        "import os, kvbound as kv",
-        "class Mine(kv.Policy):",
-        "    def decide(self, *_):",
+        "import os, kvbound as kv", "class Mine(kv.Policy):", "    def decide(self, *_):",
         "        os.kill(os.getpid(), 9)",
-    ]
+    ]  # fmt: skip
     (tmp_path / "mine.py").write_text("\n".join(lines))
     given = "--policies", tmp_path / "mine.py", "--factors", "1,2", "--jobs", 2
     said = kvbound("load", "mars-figure1", *given, code=2).stderr

@@ -59,17 +59,14 @@ def test_memory_prices_are_paid_by_requests_outside():
     assert exhaustive_optimum(instance, FLOW)[0] == 6
 
 
-@pytest.mark.parametrize(
-    ("proof", "why"),
-    [
-        ({"starts": (3,)}, "prices for 1 requests, not 3"),
-        ({"starts": (3, 4, 0)}, "alike must have the same price; A has another"),
-        ({"starts": (3, None, 0)}, "alike must have the same price"),
-        ({"starts": (10**15, 10**15, 0)}, "too large"),
-        ({"starts": (0, 0, 0), "memory": (10**15,), "scale": 10**6}, None),
-        ({"starts": (10**9, 10**9, 0)}, "too many to look at"),
-    ],
-)
+@pytest.mark.parametrize(("proof", "why"), [
+    ({"starts": (3,)}, "prices for 1 requests, not 3"),
+    ({"starts": (3, 4, 0)}, "alike must have the same price; A has another"),
+    ({"starts": (3, None, 0)}, "alike must have the same price"),
+    ({"starts": (10**15, 10**15, 0)}, "too large"),
+    ({"starts": (0, 0, 0), "memory": (10**15,), "scale": 10**6}, None),
+    ({"starts": (10**9, 10**9, 0)}, "too many to look at"),
+])  # fmt: skip
 def test_prices_that_make_no_sense_are_refused(proof, why):
     instance = make(request("A", 2, 2), request("B", 2, 2), request("C", 1, 1), memory=4, **RIGID)
     made = Configurations(**({"memory": ()} | proof))

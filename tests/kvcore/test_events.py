@@ -161,21 +161,18 @@ def test_no_more_is_looked_at_than_an_upper_bound_asks_for():
     assert (proof.states, proof.target) == (1, 5)
 
 
-@pytest.mark.parametrize(
-    ("large", "message"),
-    [
-        (instance(*[request(f"R{i}", 1, 1) for i in range(33)]), "at most 32 requests, and there are 33"),
-        (instance(request("R", 1, *[(1, 0, 0, "free")] * 100, 1)), "at most 100 segments, and there are 101"),
-        (instance(request("R", 1, 10**15 - 10)), "at most 10000 generated tokens"),
-        (instance(request("A", 10**14, 5), request("B", 10**14, 5)), "too many options"),
-        pytest.param(instance(request("R", 200, 9), evict=True, partial=True), "too many options",
-                     marks=pytest.mark.slow),
-        (instance(request("R", 10**14, 2), chunked=False), "too large to be added up"),
-        (instance(request("R", 1, 2, weight=10**15), cost=(CostFunction(busy=10**6),)), "too large to be added up"),
-        (instance(request("R", 1, 2), cost=(CostFunction(busy=10**15, tokens=10**15, generated=10**15),) * 2)
-         .replace(requests=tuple(request(f"R{i}", 1, 2) for i in range(32))), "too large to be added up"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("large", "message"), [
+    (instance(*[request(f"R{i}", 1, 1) for i in range(33)]), "at most 32 requests, and there are 33"),
+    (instance(request("R", 1, *[(1, 0, 0, "free")] * 100, 1)), "at most 100 segments, and there are 101"),
+    (instance(request("R", 1, 10**15 - 10)), "at most 10000 generated tokens"),
+    (instance(request("A", 10**14, 5), request("B", 10**14, 5)), "too many options"),
+    pytest.param(instance(request("R", 200, 9), evict=True, partial=True), "too many options",
+                 marks=pytest.mark.slow),
+    (instance(request("R", 10**14, 2), chunked=False), "too large to be added up"),
+    (instance(request("R", 1, 2, weight=10**15), cost=(CostFunction(busy=10**6),)), "too large to be added up"),
+    (instance(request("R", 1, 2), cost=(CostFunction(busy=10**15, tokens=10**15, generated=10**15),) * 2)
+     .replace(requests=tuple(request(f"R{i}", 1, 2) for i in range(32))), "too large to be added up"),
+])  # fmt: skip
 def test_large_instances_are_refused_at_once(large, message):
     with pytest.raises(InvalidCertificate, match=message):
         Events(states=10).value(large, "weighted-flow-time")

@@ -80,8 +80,6 @@ def test_a_relaxation_never_costs(name, seeds):
 
 
 # --- arrivals, durations, ticks --------------------------------------------------------------------------------------
-
-
 def test_earlier_arrivals_delay_nobody():
     # The same schedule is legal. A flow time grows by what its arrival moved, and by no more.
     for seed in few(range(24)):
@@ -136,8 +134,6 @@ def test_starts_between_events_help_no_objective_without_a_tpot_slo():
 
 
 # --- symmetry --------------------------------------------------------------------------------------------------------
-
-
 def test_the_order_of_the_requests_does_not_matter():
     for seed in few(range(16)):
         instance, objective = tiny_instance(seed, **SMALL | {"requests": 3, "calls": 0}), NAMES[seed % len(NAMES)]
@@ -146,8 +142,6 @@ def test_the_order_of_the_requests_does_not_matter():
 
 
 # --- between objectives ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_objectives_agree_with_each_other(seed):
     instance = tiny_instance(seed, **SMALL)

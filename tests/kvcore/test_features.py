@@ -121,10 +121,8 @@ def on_paths(kind):
 
 
 DRAWERS = {
-    Alone: in_turn(
-        on_paths(tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True))),
-        tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True), **LAID),
-    ),
+    Alone: in_turn(on_paths(tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True))),
+                   tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True), **LAID)),
     Shares: in_turn(on_paths(tiny([*OBJECTIVES])), tiny([*OBJECTIVES], **LAID)),
     LateWindows: on_paths(urgently),
     LateTail: on_paths(lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)])),
@@ -137,7 +135,7 @@ DRAWERS = {
     Events: tiny([*OBJECTIVES]),
     Enumeration: in_turn(sharing, tiny([*OBJECTIVES], **LAID)),
     Fresh: in_turn(tiny(SUMS), *map(ordered, (of_fresh.drawn, of_fresh.tight, of_fresh.cut, of_fresh.gapped))),
-}
+}  # fmt: skip
 
 
 def fresh(draw, instance):
@@ -270,8 +268,6 @@ def test_each_two_features_that_a_proof_takes_were_met_together(kind):
 
 
 # --- what is new ------------------------------------------------------------------------------------------------------
-
-
 class NewMachine(Machine):
     """A machine with a switch that nobody has heard of."""
 
@@ -369,16 +365,12 @@ def test_what_is_new_is_declined_by_searches_for_schedules():
         assert (neighbourhoods.why_not(asked, "total-flow-time") is None) is taken
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"requests": (NewRequest(id="A", prompt=1, segments=(Segment(decode=1),)),)},
-        {"requests": (request("A", 1, (1, 1, 0, "preserve"), 1).model_copy(update={"segments": (
-            Segment.model_construct(decode=1, call=Call.model_construct(duration=1, returns=0, handling="compress")),
-            Segment(decode=1))}),)},
-    ],
-    ids=["a field of a request", "a handling"],
-)  # fmt: skip
+@pytest.mark.parametrize("changes", [
+    {"requests": (NewRequest(id="A", prompt=1, segments=(Segment(decode=1),)),)},
+    {"requests": (request("A", 1, (1, 1, 0, "preserve"), 1).model_copy(update={"segments": (
+        Segment.model_construct(decode=1, call=Call.model_construct(duration=1, returns=0, handling="compress")),
+        Segment(decode=1))}),)},
+], ids=["a field of a request", "a handling"])  # fmt: skip
 def test_what_else_is_new(changes):
     assert Feature.UNNAMED in features(PLAIN.model_copy(update=changes), "makespan")
 

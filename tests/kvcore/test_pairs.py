@@ -55,15 +55,12 @@ def test_contexts_beyond_all_memory_of_this_world_are_still_compared():
         assert Pairs().value(instance(*huge, memory=memory), FLOW) == value
 
 
-@pytest.mark.parametrize(
-    ("changes", "objective", "message"),
-    [
-        ({}, "makespan", "pairs is not proved with makespan"),
-        ({"requests": (request("A", 1, 1),)}, FLOW, "two requests"),
-        ({"requests": (request("A", 1, 10**6), request("B", 1, 10**6))}, FLOW, "too long"),
-        ({"cost": kv.Cost((kv.CostFunction(busy=2),))}, FLOW, "pairs is not proved with batches of several ticks"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "objective", "message"), [
+    ({}, "makespan", "pairs is not proved with makespan"),
+    ({"requests": (request("A", 1, 1),)}, FLOW, "two requests"),
+    ({"requests": (request("A", 1, 10**6), request("B", 1, 10**6))}, FLOW, "too long"),
+    ({"cost": kv.Cost((kv.CostFunction(busy=2),))}, FLOW, "pairs is not proved with batches of several ticks"),
+])  # fmt: skip
 def test_what_it_declines(changes, objective, message):
     two = instance(request("A", 1, 1), request("B", 1, 1), memory=None).replace(**changes)
     with pytest.raises(InvalidCertificate, match=message):

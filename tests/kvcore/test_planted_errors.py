@@ -53,8 +53,6 @@ def survivors(mutants, is_wrong, monkeypatch, questions):
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
-
-
 def led(change):
     """Return a patch of the states to which options lead."""
     return after(RequestGraph, "_steps", lambda steps, *_: ((o, end if o is None else change(end)) for o, end in steps))
@@ -72,8 +70,6 @@ GRAPH = {
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
-
-
 def ends_wrongly(asked):
     """Whether the search does not end with the optimum and a schedule of that value."""
     try:
@@ -127,8 +123,6 @@ def test_errors_in_the_search_over_batch_boundaries_are_caught(monkeypatch):
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
-
-
 def proves_wrongly(asked):
     """Whether random prices prove more than the optimum, or not the optimum."""
     target = int(asked.optimum * scale_of(asked.instance.requests, asked.objective))

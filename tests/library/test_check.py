@@ -50,18 +50,13 @@ def test_it_needs_nothing_but_the_standard_library():
 
 
 # --- schedules (random ones: tests/fuzz/referee.py) --------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"speed": 2}, {"tick_seconds": 0.001}, {"machine": {"memory": 1}}, {"requests": []},
-        {"cost": []}, {"version": True}, {"machine": {"memory": 99, "evict": 1}},
-        {"requests": [{"id": "R1", "prompt": 1, "segments": [{"decode": 1, "call": {"duration": 1}}]}]},
-        {"requests": [{"id": "R1", "prompt": 1, "segments": [{"decode": 1}]}] * 2},
-        {"requests": [{"id": "R1", "prompt": 1, "segments": []}]},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("changes", [
+    {"speed": 2}, {"tick_seconds": 0.001}, {"machine": {"memory": 1}}, {"requests": []},
+    {"cost": []}, {"version": True}, {"machine": {"memory": 99, "evict": 1}},
+    {"requests": [{"id": "R1", "prompt": 1, "segments": [{"decode": 1, "call": {"duration": 1}}]}]},
+    {"requests": [{"id": "R1", "prompt": 1, "segments": [{"decode": 1}]}] * 2},
+    {"requests": [{"id": "R1", "prompt": 1, "segments": []}]},
+])  # fmt: skip
 def test_both_refuse_what_is_no_instance(changes):
     given = json.loads(tiny_instance(1).to_json()) | changes
     with pytest.raises(BadInput):
@@ -71,8 +66,6 @@ def test_both_refuse_what_is_no_instance(changes):
 
 
 # --- certificates ------------------------------------------------------------------------------------------------
-
-
 def same_certificate(instance, file):
     """Assert that both checkers say the same of a file; what kvbound's says."""
     ours, theirs = both(instance, file, check.MOST_STEPS)
@@ -222,22 +215,19 @@ def test_searches_that_kvbound_proposes():
             check.verify_certificate(loaded(instance), more)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"target": 0}, "proof.target: give an integer from 1"),
-        ({"target": 1.5}, "proof.target: give an integer from 1"),
-        ({"scale": 0}, "proof.scale: give an integer from 1"),
-        ({"speed": 1}, "give no other keys"),
-        ({"strict": 1}, "proof.strict: give one of"),
-        ({"prices": [{"since": -1}]}, "since: give an integer from 0"),
-        ({"prices": [{"since": 0, "tokens": [0, -1]}]}, r"tokens\[1\]: give an integer from 0"),
-        ({"prices": [{"since": 0, "blocks": [1]}]}, "give no other keys"),
-        ({"prices": [{"since": 1}]}, "the first prices are not of use from slot 0 on"),
-        ({"prices": []}, "the first prices are not of use from slot 0 on"),
-        ({"prices": [{"since": 0}, {"since": 3, "host": [0, 1]}]}, "there are prices of what has no limit"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"target": 0}, "proof.target: give an integer from 1"),
+    ({"target": 1.5}, "proof.target: give an integer from 1"),
+    ({"scale": 0}, "proof.scale: give an integer from 1"),
+    ({"speed": 1}, "give no other keys"),
+    ({"strict": 1}, "proof.strict: give one of"),
+    ({"prices": [{"since": -1}]}, "since: give an integer from 0"),
+    ({"prices": [{"since": 0, "tokens": [0, -1]}]}, r"tokens\[1\]: give an integer from 0"),
+    ({"prices": [{"since": 0, "blocks": [1]}]}, "give no other keys"),
+    ({"prices": [{"since": 1}]}, "the first prices are not of use from slot 0 on"),
+    ({"prices": []}, "the first prices are not of use from slot 0 on"),
+    ({"prices": [{"since": 0}, {"since": 3, "host": [0, 1]}]}, "there are prices of what has no limit"),
+])  # fmt: skip
 def test_what_is_no_search_over_slots_is_refused(changes, said):
     figure = kv.load_instance("mars-figure1")
     instance = figure.replace(machine=figure.machine.replace(host_memory=None))
@@ -287,13 +277,10 @@ def test_states_that_are_as_good_decide_nothing(seed, monkeypatch):
 BRANCH = {"request": "R1", "segment": 0, "slot": 5}
 
 
-@pytest.mark.parametrize(
-    "nodes",
-    [
-        [BRANCH, {}], [BRANCH], [{}] * 2, [], [BRANCH, {}, BRANCH, {}], [7],
-        *([BRANCH | wrong, {}, {}] for wrong in ({"slot": -1}, {"slot": 2**16 + 1}, {"request": "nobody"})),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("nodes", [
+    [BRANCH, {}], [BRANCH], [{}] * 2, [], [BRANCH, {}, BRANCH, {}], [7],
+    *([BRANCH | wrong, {}, {}] for wrong in ({"slot": -1}, {"slot": 2**16 + 1}, {"request": "nobody"})),
+])  # fmt: skip
 def test_what_are_no_cases_is_refused(nodes):
     instance = kv.load_instance("mars-figure1")
     file = {"kind": "slot-dual", "scale": 1, "prices": nodes}
@@ -302,8 +289,6 @@ def test_what_are_no_cases_is_refused(nodes):
 
 
 # --- the command -------------------------------------------------------------------------------------------------
-
-
 def command(*arguments):
     return subprocess.run([sys.executable, FILE, *arguments], capture_output=True, text=True)
 
@@ -415,8 +400,6 @@ def test_what_is_not_checked_is_said(tmp_path, capsys):
 
 
 # --- both say of the same records that they are broken ---------------------------------------------------------------
-
-
 def at(*keys, to=None, drop=False):
     """Return what changes a value of a record: to something else, or it is left out."""
 
@@ -560,8 +543,6 @@ def test_both_see_the_same_broken_records(mutation, tmp_path, capsys):
 
 
 # --- what is too large is not checked --------------------------------------------------------------------------------
-
-
 def one_slot(**changes):
     """Return an instance of one tick a batch with one request, as JSON."""
     request = {"id": "R", "prompt": 1, "segments": [{"decode": 2}]} | changes.pop("request", {})

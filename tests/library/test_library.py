@@ -75,8 +75,6 @@ def wrong(library):
 
 
 # --- what is there ---------------------------------------------------------------------------------------------------
-
-
 def test_the_library_spans_the_field():
     records = LIBRARY.records()
     assert len(records) >= 200
@@ -157,8 +155,6 @@ def test_the_table_is_current():
 
 
 # --- what is wrong is said -------------------------------------------------------------------------------------------
-
-
 def test_a_value_that_the_schedule_does_not_have(small):
     data = json.loads((small.folder / "mars" / "mars-figure1.json").read_text())["objectives"]
     data[FLOW] |= {"value": 28, "bound": 28}
@@ -213,14 +209,11 @@ def test_a_certificate_of_another_objective(small):
     assert wrong(small) == ["mars-figure1 is for total-flow-time, not for makespan"]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"value": 3}, "a value has a schedule, and a bound a certificate, or neither is there"),
-        ({"value": 3, "schedule": TODAY, "status": "solved"}, "solved is what has a value that is its bound"),
-        ({"value": "a/b", "schedule": TODAY}, "should match pattern"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"value": 3}, "a value has a schedule, and a bound a certificate, or neither is there"),
+    ({"value": 3, "schedule": TODAY, "status": "solved"}, "solved is what has a value that is its bound"),
+    ({"value": "a/b", "schedule": TODAY}, "should match pattern"),
+])  # fmt: skip
 def test_a_record_is_consistent(given, message):
     with pytest.raises(ValueError, match=message):
         Best.model_validate(given)
@@ -239,8 +232,6 @@ def test_better_is_smaller_for_values_and_larger_for_bounds():
 
 
 # --- the commands ----------------------------------------------------------------------------------------------------
-
-
 def test_list_and_show():
     rows = json.loads(kvbound("library", "list", "--family", "mars", "--json", "-").stdout)["rows"]
     assert rows[0] == {
@@ -297,15 +288,12 @@ def test_what_is_better_gets_in(small, kind):
     assert "valid, but no better" in kvbound(*arguments, code=1).stdout
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        (("--by", "me\x1b[31m"), "who, how and in how many seconds: by: "),
-        (("--by", "m" * 201), "who, how and in how many seconds: by: "),
-        (("--by", "me", "--how", "\x00"), "who, how and in how many seconds: how: "),
-        (("--by", "me", "--seconds", "1e400"), "seconds: must be a finite number"),
-    ],
-)
+@pytest.mark.parametrize(("option", "message"), [
+    (("--by", "me\x1b[31m"), "who, how and in how many seconds: by: "),
+    (("--by", "m" * 201), "who, how and in how many seconds: by: "),
+    (("--by", "me", "--how", "\x00"), "who, how and in how many seconds: how: "),
+    (("--by", "me", "--seconds", "1e400"), "seconds: must be a finite number"),
+])  # fmt: skip
 def test_an_origin_that_no_record_can_hold_is_refused(small, option, message):
     file = without(small, "schedule")
     assert message in one_line("library", "submit", file, *option, "--library", small.folder)

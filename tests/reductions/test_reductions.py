@@ -221,15 +221,12 @@ def split_prefill(cost, tpot):
     return instance, early(instance, schedule_of(instance, batches))
 
 
-@pytest.mark.parametrize(
-    ("objective", "tpot", "cost"),
-    [
-        ("makespan", None, {"busy": 1, "tokens": 1, "divisor": 2}),
-        ("makespan", None, {"busy": 1, "tokens_above": TokensAbove(knee=3, coefficient=1)}),
-        ("makespan", None, {"prefill_pairs": 1}),
-        ("late-requests", Fraction(3), {"busy": 1, "tokens": 1}),
-    ],
-)
+@pytest.mark.parametrize(("objective", "tpot", "cost"), [
+    ("makespan", None, {"busy": 1, "tokens": 1, "divisor": 2}),
+    ("makespan", None, {"busy": 1, "tokens_above": TokensAbove(knee=3, coefficient=1)}),
+    ("makespan", None, {"prefill_pairs": 1}),
+    ("late-requests", Fraction(3), {"busy": 1, "tokens": 1}),
+])  # fmt: skip
 def test_prefills_need_chunks(objective, tpot, cost):
     """Each case breaks one condition of the rule; then taking prefills whole is worse."""
     instance, schedule = split_prefill(cost, tpot)

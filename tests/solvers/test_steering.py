@@ -13,11 +13,9 @@ from solvers.improve import improve
 from solvers.steering import Runs, applies, steer
 
 COST = Cost(
-    (
-        CostFunction(divisor=2, busy=2000, any_decode=600, any_prefill=2900, tokens=61, decode_kv=3),
-        CostFunction(busy=900, tokens=2, prefill_pairs=1, generated=30),
-    )
-)
+    (CostFunction(divisor=2, busy=2000, any_decode=600, any_prefill=2900, tokens=61, decode_kv=3),
+     CostFunction(busy=900, tokens=2, prefill_pairs=1, generated=30)),
+)  # fmt: skip
 
 
 def drawn(seed, number=40):

@@ -1,7 +1,5 @@
 """Runs a command line in this process."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import sys

@@ -32,23 +32,19 @@ Line = Mapping[str, Values]
 RATIOS = tuple(Fraction(n, d) for n in range(1, 13) for d in range(1, 5))
 
 MEMORY: dict[str, Callable[[Random, int, int, int], int]] = {
-    "between": lambda draw, least, most, block: draw.randint(least, most),
-    "odd": lambda draw, least, most, block: draw.randrange(least, most + 1, block) + draw.randrange(block),
-    "largest": lambda draw, least, most, block: least,
-    "near": lambda draw, least, most, block: least + draw.randint(0, 3 * block),
-    "double": lambda draw, least, most, block: least + draw.randint(0, least),
-    "triple": lambda draw, least, most, block: 3 * least,
+    "between": lambda draw, least, most, block: draw.randint(least, most), "odd": lambda draw, least, most,
+    block: draw.randrange(least, most + 1, block) + draw.randrange(block), "largest": lambda draw, least, most,
+    block: least, "near": lambda draw, least, most, block: least + draw.randint(0, 3 * block), "double": lambda draw,
+    least, most, block: least + draw.randint(0, least), "triple": lambda draw, least, most, block: 3 * least,
     "sum": lambda draw, least, most, block: most,
-}
+}  # fmt: skip
 """Memories by name, from the blocks of the largest request and of all; "odd" may have tokens over."""
 HOSTS: dict[str, Callable[[Random, int, list[int]], int | None]] = {
-    "none": lambda draw, some, swaps: 0,
-    "some": lambda draw, some, swaps: some,
-    "no limit": lambda draw, some, swaps: None,
-    "swapped": lambda draw, some, swaps: max(swaps),
-    "near": lambda draw, some, swaps: max(swaps) + draw.randint(0, 6),
-    "all swaps": lambda draw, some, swaps: max(0, sum(swaps) - draw.choice((0, 0, 1, 2))),
-}
+    "none": lambda draw, some, swaps: 0, "some": lambda draw, some, swaps: some, "no limit": lambda draw, some,
+    swaps: None, "swapped": lambda draw, some, swaps: max(swaps), "near": lambda draw, some,
+    swaps: max(swaps) + draw.randint(0, 6), "all swaps": lambda draw, some,
+    swaps: max(0, sum(swaps) - draw.choice((0, 0, 1, 2))),
+}  # fmt: skip
 """Host memories by name, from a part of what the largest request holds, and the sizes of ordered swaps."""
 
 WORK: Line = {

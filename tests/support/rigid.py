@@ -1,7 +1,5 @@
 """Random instances whose requests run from start to end, and what of them can run together."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from itertools import combinations_with_replacement
