@@ -132,13 +132,9 @@ def test_leave_to_evict_and_to_move_parts_changes_nothing():
     for seed in few(range(40), 6):
         instance = crowded_instance(seed)
         for name in [policy.name for policy in STARTERS]:
-            schedules = [
-                run_policy(
-                    instance.replace(machine=instance.machine.replace(evict=free, partial=free)), get_policy(name)
-                )
-                for free in (False, True)
-            ]
-            assert schedules[0].batches == schedules[1].batches
+            machines = (instance.machine.replace(evict=free, partial=free) for free in (False, True))
+            without, free = (run_policy(instance.replace(machine=each), get_policy(name)) for each in machines)
+            assert without.batches == free.batches
 
 
 def test_without_the_banker_two_requests_block_each_other():

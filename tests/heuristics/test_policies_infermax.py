@@ -115,13 +115,11 @@ def scarce(seed):
     draw = random.Random(seed)
     given = crowded_instance(seed, 40) if seed % 2 else serving(seed)
     if seed % 2 == 0:  # three of each, at times close to one another, and calls of all handlings
-        given = given.replace(
-            requests=tuple(
-                request.replace(id=f"{request.id}-{k}", arrival=request.arrival + draw.randint(0, 9))
-                for request in with_handlings(given, draw)
-                for k in range(3)
-            )
+        requests = with_handlings(given, draw)
+        three = (
+            r.replace(id=f"{r.id}-{k}", arrival=r.arrival + draw.randint(0, 9)) for r in requests for k in range(3)
         )
+        given = given.replace(requests=tuple(three))
     machine = given.machine
     largest = max(-(-request.peak // machine.block) for request in given.requests) * machine.block
     memory = draw.choice([machine.memory, largest, largest + draw.randint(0, 2 * largest)])

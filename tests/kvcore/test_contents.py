@@ -342,19 +342,14 @@ def test_retained_blocks_are_those_of_the_second_referee_that_no_request_holds()
         on = drawn(seed)
         with suppress(TooManyStates):
             trace = verify_schedule(on, exhaustive_optimum(on, "total-flow-time", max_states=60)[1])
-            world = World(on)
+            world, block = World(on), on.machine.block
             for batch, run in zip(trace.schedule.batches, trace.runs, strict=True):
                 world.step(world.execution, batch)
-                held = {each for life in world.lives.values() for each in life.state.had(life.device, on.machine.block)}
-                free = len(world.execution.resident - held) * on.machine.block
-                assert run.retained_after == free
-                assert (
-                    run.device_after
-                    == free
-                    + len(held) * on.machine.block
-                    + sum(life.state.private(life.device, world.execution.machine) for life in world.lives.values())
-                    * on.machine.block
-                )
+                lives = world.lives.values()
+                held = {each for life in lives for each in life.state.had(life.device, block)}
+                private = sum(life.state.private(life.device, world.execution.machine) for life in lives)
+                free = len(world.execution.resident - held) * block
+                assert (run.retained_after, run.device_after) == (free, free + (len(held) + private) * block)
                 seen.add(free)
     assert len(seen) > 2
 

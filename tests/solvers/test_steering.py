@@ -21,15 +21,10 @@ COST = Cost(
 def drawn(seed, number=40):
     draw = random.Random(seed)
     requests = tuple(
-        Request(
-            id=f"R{i}",
-            arrival=draw.randint(0, 60_000),
-            prompt=draw.randint(1, 60),
-            segments=(Segment(decode=draw.randint(1, 50)),),
-            weight=draw.randint(1, 3),
-        )
+        Request(id=f"R{i}", arrival=draw.randint(0, 60_000), prompt=draw.randint(1, 60),
+                segments=(Segment(decode=draw.randint(1, 50)),), weight=draw.randint(1, 3))
         for i in range(number)
-    )
+    )  # fmt: skip
     limits = {"memory": draw.choice([None, 300]), "batch_tokens": draw.choice([None, 64])}
     machine = Machine(evict=True, batch_requests=draw.choice([None, 6]), **limits)
     return Instance(machine=machine, cost=COST, requests=requests)

@@ -105,14 +105,10 @@ class Profile:
     slo: Values = (False, True)
     targets: Values = (1, 2)
     """How many of `due` a request with an SLO has."""
-    due: Line = field(
-        default_factory=lambda: {
-            "ttft": range(1, 6),
-            "latency": range(2, 11),
-            "tpot": [Fraction(n, 2) for n in range(2, 7)],
-            "normalized_latency": [Fraction(n, 2) for n in range(3, 13)],
-        }
-    )
+    due: Line = field(default_factory=lambda: {
+        "ttft": range(1, 6), "latency": range(2, 11), "tpot": [Fraction(n, 2) for n in range(2, 7)],
+        "normalized_latency": [Fraction(n, 2) for n in range(3, 13)],
+    })  # fmt: skip
     block: Values = (1, 1, 2)
     memory: Values = ("between",)
     """Of `MEMORY`, or a number, or None."""
@@ -220,14 +216,9 @@ def draw_instance(draw: Random, profile: Profile = ANY, name: str = "drawn", *, 
 
 
 def _request(draw: Random, profile: Profile, id: str) -> Request:
-    calls = [
-        Call(
-            duration=draw.choice(profile.duration),
-            returns=draw.choice(profile.returns),
-            handling=draw.choice(profile.handling),
-        )
-        for _ in range(draw.choice(profile.calls))
-    ]
+    names = ("duration", "returns", "handling")
+    calls = [Call(**{name: draw.choice(getattr(profile, name)) for name in names})
+             for _ in range(draw.choice(profile.calls))]  # fmt: skip
     segments = tuple(Segment(decode=draw.choice(profile.decode), call=call) for call in [*calls, None])
     return Request(
         id=id, arrival=draw.choice(profile.arrival), prompt=draw.choice(profile.prompt),

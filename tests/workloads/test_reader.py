@@ -225,15 +225,10 @@ MIXTURE = (
 
 @pytest.mark.parametrize("source", ["csv", "azure", "agent-traces", "infercept"])
 def test_every_import_takes_objectives(file, tmp_path, source):
-    text, map = {
-        "csv": (PLAIN, MAP),
-        "azure": (FORMS["Azure"][0], ""),
-        "agent-traces": (AGENTS, ""),
-        "infercept": (MIXTURE, ""),
-    }[source]
-    out = tmp_path / "i.json"
+    text = {"csv": PLAIN, "azure": FORMS["Azure"][0], "agent-traces": AGENTS, "infercept": MIXTURE}[source]
     options = ["--slo-latency", 9.99, "--slo-ttft", 1, "--slo-tpot", "0.03", "--memory", 9999]
-    kvbound("import", source, file(text), *(["--map", map] if map else []), *options, "--out", out)
+    options += ["--map", MAP] * (source == "csv")
+    kvbound("import", source, file(text), *options, "--out", out := tmp_path / "i.json")
     for request in read_instance(out).requests:
         assert request.slo == Slo(latency=399, ttft=40, tpot=Fraction(6, 5))
     assert "goodput_per_second" in kvbound("simulate", out, "--policy", "fcfs", "--json", "-").stdout
