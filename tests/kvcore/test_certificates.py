@@ -141,26 +141,19 @@ def test_whoever_made_it_a_certificate_proves_at_most_the_optimum(part, least):
 # --- commands --------------------------------------------------------------------------------------------------------
 def test_bound_writes_a_certificate_that_verify_accepts(tmp_path):
     file = tmp_path / "c.json"
-    shown = kvbound("bound", "mars-figure1", "--certificate", file)
-    assert "the best, 29 ticks, is by events" in shown.stdout
-    assert (
-        "valid: total-flow-time of mars-figure1 is at least 29 ticks"
-        in kvbound("verify", "mars-figure1", "--certificate", file).stdout
-    )
+    assert "the best, 29 ticks, is by events" in kvbound("bound", "mars-figure1", "--certificate", file).stdout
+    said = kvbound("verify", "mars-figure1", "--certificate", file).stdout
+    assert "valid: total-flow-time of mars-figure1 is at least 29 ticks" in said
     answer = json.loads(kvbound("verify", "mars-figure1", "--certificate", file, "--json", "-").stdout)
     assert (answer["valid"], answer["bound"], answer["kind"]) == (True, "29", "events")
 
 
-def test_bound_as_json():
-    row = json.loads(kvbound("bound", "mars-figure1", "--handling", "free", "--json", "-").stdout)
+def test_bound_as_json_and_a_certificate_of_free_calls(tmp_path):
+    asked = ("bound", "mars-figure1", "--handling", "free", "--certificate", file := tmp_path / "c.json")
+    row = json.loads(kvbound(*asked, "--json", "-").stdout)
     assert (row["status"], row["bound"], row["bound_kind"]) == ("bound-only", 27, "certificate")
     assert row["horizon"]["sufficient"]
     assert [rung["method"] for rung in row["ladder"]] == [way.label for way in CERTIFYING if way.label != "speed"]
-
-
-def test_a_certificate_of_free_calls_is_recognised(tmp_path):
-    file = tmp_path / "c.json"
-    kvbound("bound", "mars-figure1", "--handling", "free", "--certificate", file)
     assert "at least 27" in kvbound("verify", "mars-figure1", "--certificate", file).stdout
 
 

@@ -144,7 +144,7 @@ def test_a_batch_made_for_drops_alone(partial, cost, requests, optimum):
 # --- what comes on the way -------------------------------------------------------------------------------------------
 def test_schedules_improve_bounds_rise_and_neither_passes_the_optimum():
     seen = dict.fromkeys(GENERAL, 0)
-    for instance, objective, optimum in drawn(few(range(20, 60), 13)):
+    for instance, objective, optimum in drawn(few(range(20, 60), 14)):
         for name, climb in GENERAL.items():
             if name == "slots" and (not instance.cost.always_one_tick or objective in ("late-requests", "total-ttft")):
                 continue
@@ -181,7 +181,7 @@ def test_a_worker_sends_schedules_and_certificates(name, monkeypatch):
 
 def test_narrow_searches_find_schedules_that_are_never_below_the_optimum():
     found = reached = 0
-    for instance, objective, optimum in drawn(few(range(300, 340), 20)):
+    for instance, objective, optimum in drawn(few(range(300, 340), 40)):
         search = EventSearch(instance, objective, 20_000)
         search.run()
         for width in (1, 3, 1000):
