@@ -50,7 +50,7 @@ def test_the_compiled_run_is_that_of_the_engine(objective):
 
 
 def test_steps_are_better_than_one_r0():
-    instance = drawn(1, 120)
+    instance = drawn(1, 80)
     policy = steer(Runs(instance, "total-flow-time"), 0.05, random.Random(0), lambda made: made < 300)
     one = objective_value(trace_policy(instance, Index(r0=0.05)), "total-flow-time")
     assert objective_value(trace_policy(instance, policy), "total-flow-time") < one
