@@ -1,7 +1,5 @@
 """Compile what the tests run, before they run side by side: `python -m tests.compiled`. What is compiled is kept."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress

@@ -170,13 +170,10 @@ def test_ctrl_c_in_a_check_that_then_fails_leaves_the_methods_before(monkeypatch
         next(made)
 
 
-@pytest.mark.parametrize(
-    ("method", "why"),
-    [
-        ("slot-dual", "its weights are too large"),
-        ("speed", "a certificate cannot hold its numbers: price.0.: must be less"),
-    ],
-)
+@pytest.mark.parametrize(("method", "why"), [
+    ("slot-dual", "its weights are too large"),
+    ("speed", "a certificate cannot hold its numbers: price.0.: must be less"),
+])  # fmt: skip
 def test_a_method_whose_numbers_no_certificate_holds_says_so(method, why):
     """Prices follow weights, here the largest; the other methods of the ladder go on."""
     mars = builtin_instance("mars-like:n=20")

@@ -15,7 +15,7 @@ from costmodels import get_cost
 from heuristics import trace_policy
 from heuristics.policies.figure_1 import Fcfs
 from kvcore import OBJECTIVES, Cost, CostFunction, Instance, Machine
-from kvcore.certificates import InvalidCertificate, Shares, certify, verify_certificate
+from kvcore.certificates import InvalidCertificate, Shares
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.one_machine import WorkPiece, largest, moments
 from kvcore.certificates.shares import RESOURCES, UNIT, PricedSteps, most_prefill
@@ -121,7 +121,7 @@ def plant(monkeypatch, owner, name, wrong):
 @pytest.mark.parametrize("error", PLANTED)
 def test_a_planted_error_is_noticed(error, monkeypatch):
     plant(monkeypatch, *PLANTED[error])
-    assert any(found > value for _, _, found, value in compared(all_optima(range(2))))
+    assert any(found > value for _, _, found, value in compared(all_optima(range(1))))
 
 
 def test_a_refill_may_be_cheaper_than_a_decode(monkeypatch):
@@ -272,14 +272,6 @@ def test_as_many_lines_as_would_take_hours_are_refused_at_once():
         Shares(functions=(1,) * 901).value(alike(1, 1, 9_000_000, None).replace(cost=cost), "makespan")
 
 
-def test_a_certificate_is_recomputed():
-    instance = alike(4, 2, 2, 6)
-    certificate = certify(instance, "makespan", WHOLE)
-    assert verify_certificate(instance, certificate) == 4
-    with pytest.raises(InvalidCertificate, match="it claims 5, but proves 4 only"):
-        verify_certificate(instance, certificate.replace(bound="5"))
-
-
 def test_pieces_of_many_steps_are_weaker_but_bounds(monkeypatch):
     instance = builtin_instance("hindsight:n=14,M=30,seed=14")
     fine = {objective: WHOLE.value(instance, objective) for objective in OBJECTIVES}
@@ -290,8 +282,6 @@ def test_pieces_of_many_steps_are_weaker_but_bounds(monkeypatch):
 
 
 # --- one machine -----------------------------------------------------------------------------------------------------
-
-
 def drawn_pieces(draw, n):
     return [WorkPiece(draw.randint(0, 6), -draw.randint(0, 6), draw.randint(1, 4), i) for i in range(n)]
 

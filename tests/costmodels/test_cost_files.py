@@ -61,26 +61,20 @@ def test_the_least_that_a_file_holds_is_a_cost_and_its_tick(tmp_path):
     assert model.machine is None
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"format": "kvbound-instance"}, r"format: .*'kvbound-cost' \(it is \"kvbound-instance\"\)"),
-        ({"version": 2}, "version: must be less than or equal to 1"),
-        ({"speed": 1}, "speed: unknown key"),
-        ({"cost": []}, "cost: must have at least 1 item"),
-        ({"cost": [{"busy": -1}]}, r"cost\[0\].busy: must be greater than or equal to 0"),
-        ({"tick_seconds": 0.001}, "tick_seconds: give an integer or a fraction in text"),
-        ({"rounding_error": -0.5}, "rounding_error: must be greater than or equal to 0"),
-        (
-            {"observations": [{"features": {"tokens": 1}, "seconds": 0}]},
-            r"observations\[0\].seconds: .* greater than 0",
-        ),
-        ({"observations": [{"features": {"tokns": 1}, "seconds": 1}]}, "features are an object with keys among busy"),
-        ({"observations": [{"features": {"tokens": 1.5}, "seconds": 1}]}, "tokens is a whole number from 0"),
-        ({"observations": [{"features": {"tokens": 1}, "seconds": 1, "kind": ""}]}, "kind: unknown key"),
-        ({"machine": {"memory": 0}}, "machine.memory: must be greater than or equal to 1"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"format": "kvbound-instance"}, r"format: .*'kvbound-cost' \(it is \"kvbound-instance\"\)"),
+    ({"version": 2}, "version: must be less than or equal to 1"),
+    ({"speed": 1}, "speed: unknown key"),
+    ({"cost": []}, "cost: must have at least 1 item"),
+    ({"cost": [{"busy": -1}]}, r"cost\[0\].busy: must be greater than or equal to 0"),
+    ({"tick_seconds": 0.001}, "tick_seconds: give an integer or a fraction in text"),
+    ({"rounding_error": -0.5}, "rounding_error: must be greater than or equal to 0"),
+    ({"observations": [{"features": {"tokens": 1}, "seconds": 0}]}, r"observations\[0\].seconds: .* greater than 0"),
+    ({"observations": [{"features": {"tokns": 1}, "seconds": 1}]}, "features are an object with keys among busy"),
+    ({"observations": [{"features": {"tokens": 1.5}, "seconds": 1}]}, "tokens is a whole number from 0"),
+    ({"observations": [{"features": {"tokens": 1}, "seconds": 1, "kind": ""}]}, "kind: unknown key"),
+    ({"machine": {"memory": 0}}, "machine.memory: must be greater than or equal to 1"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_file_is_one_line(path, tmp_path, change, message):
     bad = tmp_path / "bad.json"
     bad.write_text(json.dumps(json.loads(path.read_text()) | change))
@@ -118,8 +112,6 @@ def test_every_command_takes_a_cost_file(path, tmp_path):
 
 
 # --- kvbound costs ---------------------------------------------------------------------------------------------------
-
-
 def test_costs_lists_everything():
     rows = json.loads(kvbound("costs", "--json", "-").stdout)
     assert [row["name"] for row in rows["rows"]] == list(COSTS)

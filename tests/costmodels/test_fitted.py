@@ -75,8 +75,6 @@ def swaps(way, count, token, move):
 
 
 # --- the work --------------------------------------------------------------------------------------------------------
-
-
 def test_a_line_cannot_do_what_a_hinge_and_a_maximum_can():
     """The shape of a forward pass: 13 % off on average for a line, a tenth of a percent for a hinge."""
     shapes = fit(BENT).report.shapes
@@ -164,8 +162,6 @@ def test_what_never_matters_is_left_out():
 
 
 # --- transfers -------------------------------------------------------------------------------------------------------
-
-
 def test_transfers_are_recovered_each_way():
     found = fit_transfers(swaps("out", 20, 7e-7, 2e-5) + swaps("in", 20, 8e-7, 3e-5))
     assert [{name: pytest.approx(float(s), rel=1e-6) for name, s in f.seconds.items()} for f in found] == [
@@ -202,8 +198,6 @@ def test_a_direction_seen_only_beside_the_other_is_refused():
 
 
 # --- what is held out, and errors ------------------------------------------------------------------------------------
-
-
 def test_each_label_is_held_out_alike_and_the_seed_decides():
     measured = [*batches(300, 0, roof), Observation(decode(1), 1.0, "once")]
     train, held = split(measured, 0.25, seed=1)
@@ -230,11 +224,8 @@ def test_held_out_batches_are_not_fitted_to():
 def test_errors_are_what_they_say():
     made = errors(np.array([1.1, 1.8, 4.0]), np.array([1.0, 2.0, 4.0]))
     assert (made.count, made.mean, made.worst, made.bias) == (
-        3,
-        pytest.approx(0.2 / 3),
-        pytest.approx(0.1),
-        pytest.approx(0),
-    )
+        3, pytest.approx(0.2 / 3), pytest.approx(0.1), pytest.approx(0),
+    )  # fmt: skip
     assert made.p95 == pytest.approx(0.1)
     assert made.r2 == pytest.approx(1 - 0.05 / (14 / 3))
     assert errors(np.array([1.0]), np.array([2.0])).r2 is None
@@ -248,16 +239,13 @@ def test_nothing_held_out_chooses_by_what_was_fitted():
     assert report.shape == "max"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"shape": "cubic"}, "no shape of a fit is called 'cubic'; there are auto, linear, hinge, max"),
-        ({"names": ["tokens", "swap_outs"]}, "cannot depend on 'swap_outs'; features are busy"),
-        ({"held_out": 1}, "the share held out is from 0 to below 1, not 1"),
-        ({"observations": BENT[:1]}, "needs at least 2 batches that process tokens; 1 are left"),
-        ({"observations": swaps("out", 9, 1, 1)}, "needs at least 2 batches that process tokens; 0 are left"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"shape": "cubic"}, "no shape of a fit is called 'cubic'; there are auto, linear, hinge, max"),
+    ({"names": ["tokens", "swap_outs"]}, "cannot depend on 'swap_outs'; features are busy"),
+    ({"held_out": 1}, "the share held out is from 0 to below 1, not 1"),
+    ({"observations": BENT[:1]}, "needs at least 2 batches that process tokens; 1 are left"),
+    ({"observations": swaps("out", 9, 1, 1)}, "needs at least 2 batches that process tokens; 0 are left"),
+])  # fmt: skip
 def test_what_cannot_be_fitted_is_one_line(change, message):
     with pytest.raises(BadInput, match=message):
         fit(**{"observations": BENT, **change})

@@ -98,15 +98,12 @@ def test_a_roofline_is_its_formula_counted_pair_by_pair(name, seed):
     assert longest(functions, made) == max(expected)
 
 
-@pytest.mark.parametrize(
-    ("made", "milliseconds"),
-    [
-        (batch([0], []), 0.575), (batch([2048] * 8, []), 0.700), (batch([2048] * 64, []), 1.574),
-        (batch([2048] * 128, []), 2.573), (batch([2048] * 256, []), 4.572), (batch([512] * 64, []), 0.825),
-        (batch([8192] * 64, []), 4.571), (batch([], [(512, 0)]), 1.284), (batch([], [(2048, 0)]), 5.394),
-        (batch([], [(2048, 6144)]), 7.482),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("made", "milliseconds"), [
+    (batch([0], []), 0.575), (batch([2048] * 8, []), 0.700), (batch([2048] * 64, []), 1.574),
+    (batch([2048] * 128, []), 2.573), (batch([2048] * 256, []), 4.572), (batch([512] * 64, []), 0.825),
+    (batch([8192] * 64, []), 4.571), (batch([], [(512, 0)]), 1.284), (batch([], [(2048, 0)]), 5.394),
+    (batch([], [(2048, 6144)]), 7.482),
+])  # fmt: skip
 def test_floors_of_the_1b_at_measured_bandwidth(made, milliseconds):
     """Worked out by hand from 4.3 TB/s and 790 TFLOP/s."""
     functions = roofline_functions(MODELS["llama-3.2-1b"], MEASURED_H200)
@@ -191,51 +188,40 @@ def test_all_parameters_of_a_name_are_read():
     assert twin.machine != get_cost("roofline:model=llama-3-8b,device=h100").machine
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("roofline", r"roofline: name the model \(model=..\), one of tiny"),
-        ("roofline:model=tiny", r"name the device \(device=..\), one of a100-40gb"),
-        ("roofline:model=claude,device=h100", "no model is called 'claude'; there are tiny, small, llama-3.2-1b"),
-        ("roofline:model=qwen3-8,device=h100", "no model is called 'qwen3-8'; is it qwen3-8b, .*there are tiny"),
-        ("roofline:model=tiny,device=b2000", "no device is called 'b2000'; is it b200.*there are a100-40gb"),
-        ("roofline:layer=2,device=h100", "'layer=2' is no parameter; is it layers.*; write roofline:model="),
-        ("roofline:layers=2,device=h100", "a shape needs hidden_size, heads, vocab_size, intermediate_size, too"),
-        ("roofline:layers=2,model=tiny,device=h100", "model=tiny has a shape; leave it out, or layers"),
-        ("roofline:layers=2.5,device=h100", "layers=2.5 is no whole number from 1 on"),
-        (f"roofline:{SCOUT},num_hidden_layers=4,device=b200", "num_hidden_layers says again what layers says"),
-        (f"roofline:{SCOUT},num_experts=16,device=b200", "a shape needs num_experts_per_tok, too"),
-        (f"roofline:{SCOUT},num_experts=2,num_experts_per_tok=3,device=b200", "a token goes through more experts"),
-        (f"roofline:{SCOUT.replace('kv_heads=8', 'kv_heads=7')},device=b200", "40 heads are no multiple of 7"),
-        (f"roofline:{SCOUT},kv_lora_rank=512,device=b200", "a shape needs q_lora_rank, qk_rope_head_dim, .* too"),
-        ("roofline:model=tiny,device=h100,experts_read=2", "experts_read=2: a batch of tiny reads no experts a layer"),
-        ("roofline:model=gpt-oss-20b,device=h100,experts_read=3", "a batch of gpt-oss-20b reads 4 to 32 of them"),
-        ("roofline:model=tiny,device=tpu", "no device is called 'tpu'; there are a100-40gb"),
-        ("roofline:model=tiny,device=h100,colour=red", "'colour=red' is no parameter; write roofline:model="),
-        ("roofline:model=tiny,device=h100,tp=3", "tp=3: it has to divide the 2 heads of KV of tiny"),
-        ("roofline:model=tiny,device=h100,block=0", "block=0 is no whole number from 1 on"),
-        ("roofline:model=tiny,device=h100,batch=1.5", "batch=1.5 is no whole number from 1 on"),
-        ("roofline:model=tiny,device=h100,bandwidth=1.5", "bandwidth=3/2: the fraction of a peak is above 0"),
-        ("roofline:model=tiny,device=h100,compute=0", "compute 0: write a number above 0"),
-        ("roofline:model=tiny,device=h100,memory=2", "memory is the share for weights and KV, at most 1"),
-        ("roofline:model=tiny,device=h100,transfers=none", "transfers is overlapped or sync, not 'none'"),
-        ("roofline:model=tiny,device=h100,weights=fp4", "weights is bf16 or fp8 or int4, not 'fp4'"),
-        (
-            "roofline:model=tiny,device=h100,wieghts=fp8",
-            "is it weights.*; write .* launch, .* weights, kv, floor, windows, layers",
-        ),
-        (
-            "roofline:model=tiny,device=h100,launch=vllm",
-            "no time between batches .* 'vllm'; is it vllm-0.*seconds, such",
-        ),
-        (
-            "roofline:model=tiny,device=h100,floor=vidur",
-            "profiles of llama-2-7b on a100-80gb, .* on 1, 2, 4, 8 devices",
-        ),
-        ("roofline:model=llama-3-70b,device=rtx-4090", "llama-3-70b does not fit: its weights take 141.1 GB"),
-        ("roofline:model=llama-3-8b,device=h100,tick=1e-20", "take a longer tick"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("roofline", r"roofline: name the model \(model=..\), one of tiny"),
+    ("roofline:model=tiny", r"name the device \(device=..\), one of a100-40gb"),
+    ("roofline:model=claude,device=h100", "no model is called 'claude'; there are tiny, small, llama-3.2-1b"),
+    ("roofline:model=qwen3-8,device=h100", "no model is called 'qwen3-8'; is it qwen3-8b, .*there are tiny"),
+    ("roofline:model=tiny,device=b2000", "no device is called 'b2000'; is it b200.*there are a100-40gb"),
+    ("roofline:layer=2,device=h100", "'layer=2' is no parameter; is it layers.*; write roofline:model="),
+    ("roofline:layers=2,device=h100", "a shape needs hidden_size, heads, vocab_size, intermediate_size, too"),
+    ("roofline:layers=2,model=tiny,device=h100", "model=tiny has a shape; leave it out, or layers"),
+    ("roofline:layers=2.5,device=h100", "layers=2.5 is no whole number from 1 on"),
+    (f"roofline:{SCOUT},num_hidden_layers=4,device=b200", "num_hidden_layers says again what layers says"),
+    (f"roofline:{SCOUT},num_experts=16,device=b200", "a shape needs num_experts_per_tok, too"),
+    (f"roofline:{SCOUT},num_experts=2,num_experts_per_tok=3,device=b200", "a token goes through more experts"),
+    (f"roofline:{SCOUT.replace('kv_heads=8', 'kv_heads=7')},device=b200", "40 heads are no multiple of 7"),
+    (f"roofline:{SCOUT},kv_lora_rank=512,device=b200", "a shape needs q_lora_rank, qk_rope_head_dim, .* too"),
+    ("roofline:model=tiny,device=h100,experts_read=2", "experts_read=2: a batch of tiny reads no experts a layer"),
+    ("roofline:model=gpt-oss-20b,device=h100,experts_read=3", "a batch of gpt-oss-20b reads 4 to 32 of them"),
+    ("roofline:model=tiny,device=tpu", "no device is called 'tpu'; there are a100-40gb"),
+    ("roofline:model=tiny,device=h100,colour=red", "'colour=red' is no parameter; write roofline:model="),
+    ("roofline:model=tiny,device=h100,tp=3", "tp=3: it has to divide the 2 heads of KV of tiny"),
+    ("roofline:model=tiny,device=h100,block=0", "block=0 is no whole number from 1 on"),
+    ("roofline:model=tiny,device=h100,batch=1.5", "batch=1.5 is no whole number from 1 on"),
+    ("roofline:model=tiny,device=h100,bandwidth=1.5", "bandwidth=3/2: the fraction of a peak is above 0"),
+    ("roofline:model=tiny,device=h100,compute=0", "compute 0: write a number above 0"),
+    ("roofline:model=tiny,device=h100,memory=2", "memory is the share for weights and KV, at most 1"),
+    ("roofline:model=tiny,device=h100,transfers=none", "transfers is overlapped or sync, not 'none'"),
+    ("roofline:model=tiny,device=h100,weights=fp4", "weights is bf16 or fp8 or int4, not 'fp4'"),
+    ("roofline:model=tiny,device=h100,wieghts=fp8",
+     "is it weights.*; write .* launch, .* weights, kv, floor, windows, layers"),
+    ("roofline:model=tiny,device=h100,launch=vllm", "no time between batches .* 'vllm'; is it vllm-0.*seconds, such"),
+    ("roofline:model=tiny,device=h100,floor=vidur", "profiles of llama-2-7b on a100-80gb, .* on 1, 2, 4, 8 devices"),
+    ("roofline:model=llama-3-70b,device=rtx-4090", "llama-3-70b does not fit: its weights take 141.1 GB"),
+    ("roofline:model=llama-3-8b,device=h100,tick=1e-20", "take a longer tick"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_name_is_one_line(name, message):
     with pytest.raises(BadInput, match=message) as caught:
         get_cost(name)
@@ -259,12 +245,9 @@ def test_chunks_of_long_prompts_rank_as_users_measure_them():
         model = get_cost(f"roofline:model=llama-3-70b,device=h100,tp=8{launch}")
         machine = model.machine.replace(batch_tokens=chunk)
         instance = read_trace(
-            CASES / "offline_40k.csv",
-            "prompt=prompt,decode=output",
-            machine=machine,
-            tick=model.tick,
+            CASES / "offline_40k.csv", "prompt=prompt,decode=output", machine=machine, tick=model.tick,
             cost=model.make(),
-        )
+        )  # fmt: skip
         return simulate_policy(instance, "vllm-v1", "makespan").value
 
     assert makespan(2048, "") < makespan(65_536, "")

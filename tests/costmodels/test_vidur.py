@@ -60,19 +60,16 @@ def test_observations_are_of_all_layers(file):
     assert found[0].seconds == pytest.approx(32 * 2.25e-3)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "it is empty; the first line must name the columns"),
-        ("a,b\n1,2\n", "line 1: no column time_stats.input_layernorm.median"),
-        (profile(), "it has no rows below its header"),
-        (profile(row(0)), "line 2: num_tokens must be at least 1, it is '0'"),
-        (profile(row(1), row(2, each="fast")), "line 3: .* must be a decimal number, it is 'fast'"),
-        (profile(row(1, each=0)), "line 2: .* must be above 0"),
-        (profile(row(1), row(2, shape=(32, 8, 4096, 11008))), "it holds 2 shapes of layers"),
-        (profile(row(1, devices=4)), "no layer is shared by 1 devices; there are 4"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "it is empty; the first line must name the columns"),
+    ("a,b\n1,2\n", "line 1: no column time_stats.input_layernorm.median"),
+    (profile(), "it has no rows below its header"),
+    (profile(row(0)), "line 2: num_tokens must be at least 1, it is '0'"),
+    (profile(row(1), row(2, each="fast")), "line 3: .* must be a decimal number, it is 'fast'"),
+    (profile(row(1, each=0)), "line 2: .* must be above 0"),
+    (profile(row(1), row(2, shape=(32, 8, 4096, 11008))), "it holds 2 shapes of layers"),
+    (profile(row(1, devices=4)), "no layer is shared by 1 devices; there are 4"),
+])  # fmt: skip
 def test_a_bad_file_is_one_line(file, text, message):
     path = file(text)
     with pytest.raises(BadInput, match=message) as caught:
@@ -102,17 +99,12 @@ def test_an_unknown_shape_needs_its_layers(file, tmp_path):
 
 
 # --- the real profiles -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.data
-@pytest.mark.parametrize(
-    ("device", "model", "fixed", "token", "r2", "floor"),
-    [
-        ("a100", LLAMA_2_7B, 0.1095, 0.001987, 0.9987, 0.29),
-        ("h100", LLAMA_2_7B, 0.1146, 0.000621, 0.9956, 0.175),
-        ("a100", LLAMA_3_8B, 0.2376, 0.002066, 0.9998, 0.303),
-    ],
-)
+@pytest.mark.parametrize(("device", "model", "fixed", "token", "r2", "floor"), [
+    ("a100", LLAMA_2_7B, 0.1095, 0.001987, 0.9987, 0.29),
+    ("h100", LLAMA_2_7B, 0.1146, 0.000621, 0.9956, 0.175),
+    ("a100", LLAMA_3_8B, 0.2376, 0.002066, 0.9998, 0.303),
+])  # fmt: skip
 def test_plain_least_squares_give_the_known_lines(device, model, fixed, token, r2, floor):
     layer = read_vidur(measured(device, model)).layer
     tokens, milliseconds = np.array([(n, float(1000 * seconds)) for n, seconds in layer]).T

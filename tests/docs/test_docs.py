@@ -141,21 +141,18 @@ and ... more
     assert run_page(page, "page", tmp_path) == 2
 
 
-@pytest.mark.parametrize(
-    ("page", "message"),
-    [
-        ("```python\nprint(1)\n```\n\n```text\n2\n```", r"page:2: the page says\n2\n\nand it printed\n1\n"),
-        ("```python\nprint(1)\n```", "page:2: the page says"),
-        ("```python\nprint(1)\n```\nwords\n```text\n1\n```", "page:2: the page says"),
-        ("```python no-test\n1\n```", "page:2: 'no-test' after python means nothing"),
-        ("```bash\nls\n```", "page:2: bash blocks are not run"),
-        ("```console\n$ ls\n```", "page:2: only kvbound is run here, not ls"),
-        ("```console\nkvbound solve\n```", "page:2: a console block starts with"),
-        ("```console\n$ kvbound solve\n```", "`kvbound solve` exits with 1, not 0"),
-        ("```console\n$ kvbound\n# exit 1\n```", "`kvbound` exits with 0, not 1"),
-        ("```console\n$ kvbound solve\nother\n# exit 1\n```", "the page says\nother\n"),
-    ],
-)
+@pytest.mark.parametrize(("page", "message"), [
+    ("```python\nprint(1)\n```\n\n```text\n2\n```", r"page:2: the page says\n2\n\nand it printed\n1\n"),
+    ("```python\nprint(1)\n```", "page:2: the page says"),
+    ("```python\nprint(1)\n```\nwords\n```text\n1\n```", "page:2: the page says"),
+    ("```python no-test\n1\n```", "page:2: 'no-test' after python means nothing"),
+    ("```bash\nls\n```", "page:2: bash blocks are not run"),
+    ("```console\n$ ls\n```", "page:2: only kvbound is run here, not ls"),
+    ("```console\nkvbound solve\n```", "page:2: a console block starts with"),
+    ("```console\n$ kvbound solve\n```", "`kvbound solve` exits with 1, not 0"),
+    ("```console\n$ kvbound\n# exit 1\n```", "`kvbound` exits with 0, not 1"),
+    ("```console\n$ kvbound solve\nother\n# exit 1\n```", "the page says\nother\n"),
+])  # fmt: skip
 def test_a_wrong_page_fails(page, message, tmp_path):
     with pytest.raises(AssertionError, match=message):
         run_page(page, "page", tmp_path, echo)
@@ -178,16 +175,11 @@ def test_console_lines_are_run_as_written(tmp_path):
 
 
 NOT_RUN = {
-    "docs/index.md": ["make, which sets up an environment"],
-    "README.md": ["make, which sets up an environment"],
-    "docs/model.md": ["a solver of its own"],
-    "docs/data.md": ["public traces, which are not in the repository"],
-    "docs/sweeps.md": ["a Dask cluster"],
-    "docs/runs.md": ["vLLM"],
-    "docs/library.md": ["twenty minutes"],
-    "docs/verified.md": ["OCaml"],
-    "docs/notebooks.md": ["JupyterLab, a program to look at notebooks"],
-}
+    "docs/index.md": ["make, which sets up an environment"], "README.md": ["make, which sets up an environment"],
+    "docs/model.md": ["a solver of its own"], "docs/data.md": ["public traces, which are not in the repository"],
+    "docs/sweeps.md": ["a Dask cluster"], "docs/runs.md": ["vLLM"], "docs/library.md": ["twenty minutes"],
+    "docs/verified.md": ["OCaml"], "docs/notebooks.md": ["JupyterLab, a program to look at notebooks"],
+}  # fmt: skip
 """What each block marked notest needs that is not here, by page."""
 
 

@@ -55,8 +55,6 @@ def test_a_measurement_has_a_date_and_a_command():
 
 
 # --- the reference of constraints ------------------------------------------------------------------------------------
-
-
 def named(program):
     return {found.name for part in PROGRAMS[program] for found in constraints(ROOT, part)}
 
@@ -67,11 +65,9 @@ def named(program):
 )
 def test_the_reference_has_every_constraint_of_the_model(program, objective):
     built = make(
-        program,
-        builtin_instance("infermax-figure15:I=1" if objective == "busy-time" else "mars-figure1"),
-        objective,
+        program, builtin_instance("infermax-figure15:I=1" if objective == "busy-time" else "mars-figure1"), objective,
         12,
-    )
+    )  # fmt: skip
     rows = {component.name for component in built.model.component_objects(pyo.Constraint)}
     budgets = {limit.key for limit in BUDGETS}  # whose rows are of one method
     assert rows - budgets | {"budget"} <= named(program.removesuffix(":plain"))
@@ -124,8 +120,6 @@ def test_links_of_the_reference_lead_to_definitions():
 
 
 # --- the site --------------------------------------------------------------------------------------------------------
-
-
 def test_what_a_page_links_to_becomes_a_page():
     text = "[a](../formulations/horizon.py#L3) [b](../tests) [c](bounds.md#x) [d](https://x.y/z.py) [e](../README.md)"
     assert hooks.outside("solving.md", text) == {"formulations/horizon.py", "tests", "README.md"}

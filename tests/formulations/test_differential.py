@@ -81,15 +81,9 @@ def missing(answered):
     return {trait for trait in TRAITS if not answered[trait]}
 
 
-@pytest.mark.parametrize(
-    ("method", "seeds"),
-    [
-        ("exact", 600),
-        ("events", 600),
-        ("batch-bigm", 320),
-        pytest.param("batch-bigm:plain", 320, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("method", "seeds"), [
+    ("exact", 600), ("events", 600), ("batch-bigm", 320), pytest.param("batch-bigm:plain", 320, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_agrees_with_the_exhaustive_search(method, seeds):
     answered = compare(method, drawn_of(seeds))
     assert answered["total"] >= len(drawn_of(seeds)) // 3

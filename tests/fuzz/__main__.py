@@ -1,7 +1,5 @@
 """`python -m tests.fuzz --hours H|--minutes M --seed S [--jobs J] [--only PART,..] [--out FOLDER] [--replay FILE]`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

@@ -1,7 +1,5 @@
 """Every method of the ladder: never above an optimum, a schedule, or what any other method knows."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator

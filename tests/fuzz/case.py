@@ -31,12 +31,9 @@ class Case:
 
     def document(self) -> dict[str, Any]:
         return {
-            "instance": json.loads(self.instance.to_json()),
-            "objective": self.objective,
-            "seed": self.seed,
-            "schedule": self.schedule and json.loads(self.schedule.to_json()),
-            "text": self.text,
-        }
+            "instance": json.loads(self.instance.to_json()), "objective": self.objective, "seed": self.seed,
+            "schedule": self.schedule and json.loads(self.schedule.to_json()), "text": self.text,
+        }  # fmt: skip
 
     @classmethod
     def read(cls, document: dict[str, Any]) -> Case:

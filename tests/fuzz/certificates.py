@@ -1,7 +1,5 @@
 """Certificates with random numbers and random changes: whatever verifies is at most the optimum."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections import Counter
@@ -23,18 +21,7 @@ from tests.fuzz.bounds import TARGETED, certificates
 from tests.fuzz.case import Case, Part, Wrong
 from tests.fuzz.draw import NEEDED, PERCENTILES, objective, tiny
 from tests.fuzz.optima import count_case, optimum
-from tests.support.random_proofs import (
-    random_dual,
-    random_enumeration,
-    random_events,
-    random_fresh,
-    random_in_order,
-    random_late_windows,
-    random_slots,
-    random_speed,
-    random_tail,
-    with_lines,
-)
+from tests.support import random_proofs
 
 MUTANTS = 12
 KINDS = ("alone", "configurations", "enumeration", "events", "fresh", "in-order", "late-tail", "late-windows", "pairs",
@@ -63,7 +50,7 @@ def check(case: Case, seen: Counter[str]) -> None:
         claims_more(case, certificate, best, seen)
         for _ in range(MUTANTS):
             believe(case, mutated(certificate, draw, [c.proof for c in proved]), best, seen, "mutated")
-    for proof in random_proofs(case, draw, best[case.objective]):
+    for proof in drawn_proofs(case, draw, best[case.objective]):
         with contextlib.suppress(InvalidCertificate):
             certificate = certify(case.instance, case.objective, proof)
             claims_more(case, certificate, best, seen)
@@ -147,30 +134,30 @@ def patch_steps(steps: int = STEPS) -> Any:
     return mock.patch.object(second, "MOST_STEPS", steps)
 
 
-def random_proofs(case: Case, draw: Random, best: Value) -> Iterator[Any]:
+def drawn_proofs(case: Case, draw: Random, best: Value) -> Iterator[Any]:
     """Yield prices that nobody proposed, and searches below the optimum, and above it."""
     from tests.kvcore.test_configurations import random_proof  # it loads HiGHS, beside which CP-SAT cannot be loaded
 
     for _ in range(4):
-        yield (proof := random_speed(draw, case.instance))
-        yield with_lines(draw, case.instance, proof)
-        yield random_events(draw)
-        yield random_enumeration(draw)
-        yield random_fresh(draw, case.instance)
-        yield random_in_order(draw, case.instance)
-        yield random_late_windows(draw, case.instance)
+        yield (proof := random_proofs.random_speed(draw, case.instance))
+        yield random_proofs.with_lines(draw, case.instance, proof)
+        yield random_proofs.random_events(draw)
+        yield random_proofs.random_enumeration(draw)
+        yield random_proofs.random_fresh(draw, case.instance)
+        yield random_proofs.random_in_order(draw, case.instance)
+        yield random_proofs.random_late_windows(draw, case.instance)
     if SlotDual.takes.why_not("slot-dual", case.instance, case.objective) is None:
         for _ in range(4):
             with contextlib.suppress(InvalidCertificate):
-                yield random_dual(draw, case.instance, case.objective)
+                yield random_proofs.random_dual(draw, case.instance, case.objective)
     if tail_of(case.objective) is not None:
         for _ in range(4):
-            yield random_tail(draw, case.instance, case.objective)
+            yield random_proofs.random_tail(draw, case.instance, case.objective)
     if Slots.takes.why_not("slots", case.instance, case.objective) is None:
         units = int(best * scale_of(case.instance.requests, case.objective))
         for target in (units, units + 1, draw.randint(1, units + 1)):
             with contextlib.suppress(InvalidCertificate):
-                yield random_slots(draw, case.instance, case.objective, target, draw.random() < 0.5)
+                yield random_proofs.random_slots(draw, case.instance, case.objective, target, draw.random() < 0.5)
     if RIGID.why_not("configurations", case.instance, case.objective) is None:
         for _ in range(4):
             proof = random_proof(case.instance, case.objective, draw)

@@ -1,7 +1,5 @@
 """Certificates with huge numbers for huge instances: a checker counts what it takes, and then takes no more."""
 
-from __future__ import annotations
-
 import json
 import resource
 import signal

@@ -1,7 +1,5 @@
 """Instances for the corners that matter, and what an instance has, in words."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Files: what is written is read back equal, and whatever is wrong with one is said in one clear line."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Kills and races: a command that dies at any moment, or runs twice at once, leaves files whole, and no process."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Every way to an optimum that is cheap enough, against the exhaustive search."""
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from collections.abc import Iterator

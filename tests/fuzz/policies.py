@@ -1,7 +1,5 @@
 """Every policy on random instances: a valid schedule, or the refusal that is documented."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from random import Random

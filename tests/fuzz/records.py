@@ -1,7 +1,5 @@
 """Certificates of the library, mutated: no checker believes more of an instance than a schedule of it is worth."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The referee, `library/check.py` and accounts of every tick: the same verdict, the same rule, the same values."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

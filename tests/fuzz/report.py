@@ -1,7 +1,5 @@
 """What has been done so far: the state that a run goes on from, its table, and what was never reached."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -30,9 +28,7 @@ class State:
 
     def of(self, name: str) -> dict[str, Any]:
         """Return what is known of a part."""
-        empty: dict[str, Any] = {"next": 0, "seconds": 0.0, "seen": {}, "findings": {}}
-        found: dict[str, Any] = self.document["parts"].setdefault(name, empty)
-        return found
+        return self.document["parts"].setdefault(name, {"next": 0, "seconds": 0.0, "seen": {}, "findings": {}})
 
     def take(self, name: str, number: int, seen: dict[str, int], kinds: list[str], seconds: float = 0.0) -> None:
         """Take in that all cases of a number were looked at, in so many seconds of the processor."""
@@ -74,8 +70,7 @@ class State:
             )
             never += [f"NEVER REACHED  {part.name}: {label}" for label in missing]
         for part in parts:
-            never += [
-                f"FOUND {count:>6}  {part.name}: {kind}" for kind, count in self.of(part.name)["findings"].items()
-            ]
+            found = self.of(part.name)["findings"]
+            never += [f"FOUND {count:>6}  {part.name}: {kind}" for kind, count in found.items()]
         self.save()
         return "\n".join([*counts, *lines, *never])

@@ -1,7 +1,5 @@
 """Runs: parts take turns, each in a process of its own, so that a crash or a hang is a finding and no end."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import resource

@@ -1,7 +1,5 @@
 """Make what was found smaller for as long as it stays wrong in the same way: what its file says less, and numbers."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,21 +17,15 @@ Path = tuple[Any, ...]
 
 def shrink(part: Part, finding: Finding, alive: Callable[[], None] = lambda: None) -> Finding:
     """Return a finding of the same kind that no step makes smaller, or what its part's tries have led to."""
-    tries = part.tries
-    again = True
-    while again:
-        again = False
-        for case in simpler(finding.case):
-            if size(case) >= size(finding.case):
-                continue
-            if not tries:
-                return finding
-            tries -= 1
-            alive()
-            found = judge(part, case, Counter())
-            if found is not None and found.kind == finding.kind:
-                finding, again = found, True
-                break
+    tries, cases = part.tries, simpler(finding.case)
+    while tries and (case := next(cases, None)) is not None:
+        if size(case) >= size(finding.case):
+            continue
+        tries -= 1
+        alive()
+        found = judge(part, case, Counter())
+        if found is not None and found.kind == finding.kind:
+            finding, cases = found, simpler(case)
     return finding
 
 
@@ -104,8 +96,7 @@ def numbered(document: dict[str, Any]) -> dict[str, Any]:
     text = json.dumps(document)
     for k, request in enumerate(document["instance"].get("requests", ()), 1):
         text = text.replace(f'"{request.get("id")}"', f'"R{k}"')
-    numbered: dict[str, Any] = json.loads(text)
-    return numbered
+    return json.loads(text)
 
 
 def _at(node: Any, path: Path) -> Any:

@@ -3,8 +3,6 @@
 Where somebody waits for both directions, either may come first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -50,17 +50,15 @@ ATTENTION = {
 }
 
 STORE = {
-    "rotation the wrong way": Mutant(
-        "left * cosine - right * sine, right * cosine + left * sine",
-        "left * cosine + right * sine, right * cosine - left * sine",
-    ),
+    "rotation the wrong way": Mutant("left * cosine - right * sine, right * cosine + left * sine",
+                                     "left * cosine + right * sine, right * cosine - left * sine"),
     "position of the row": Mutant("positions + row", "slots + row"),
     "block of the slot": Mutant("slot // BS", "(slot + 1) // (BS + 1)"),
     "place in the block": Mutant("slot % BS * D", "(slot + 1) % BS * D"),
     "rows without a slot stored": Mutant("(slot >= 0)", "((slot >= -1) & inside)"),
     "values among the keys": Mutant("(KV + h)[None", "h[None"),
     "rows of a slice": Mutant("* value_stride", "* key_stride // key_stride * (KV * D)"),
-}
+}  # fmt: skip
 
 NORM = {
     "residual forgotten": Mutant("wide += tl.load(residual", "wide += 0 * tl.load(residual"),
@@ -83,11 +81,9 @@ MUTANTS = {"attend": ATTENTION, "store_kv": STORE, "rms_norm": NORM, "silu_mul":
 """The planted errors by the function that launches the kernel, then by name."""
 
 BATCHES = (
-    Batch(((33, 1), (20, 20), (70, 9), (1, 1))),
-    Batch(((300, 1), (5, 1)), heads=2, kv_heads=1),
-    Batch(((140, 66),), heads=4, kv_heads=1),
-    Batch(((1800, 1),), heads=1, kv_heads=1, block=64),
-)
+    Batch(((33, 1), (20, 20), (70, 9), (1, 1))), Batch(((300, 1), (5, 1)), heads=2, kv_heads=1),
+    Batch(((140, 66),), heads=4, kv_heads=1), Batch(((1800, 1),), heads=1, kv_heads=1, block=64),
+)  # fmt: skip
 
 
 def is_right(function):

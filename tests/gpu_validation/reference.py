@@ -4,8 +4,6 @@ Written apart from the engine: the whole context is computed anew for every toke
 embedding by complex numbers. Only the weights, and the tokens that are given, are the engine's.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -15,19 +15,16 @@ def told(errors=(0.01, -0.09), right=True, gap=0.2, pairs=3):
     return {"a slice": {"rows": rows, "ranking": {"pairs": [some] * pairs}}}
 
 
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        (told(), None),
-        (told((0.01, 0.11)), "a slice: the makespan of s1 is +11.0% off"),
-        (told((0.01, -0.11)), "a slice: the makespan of s1 is -11.0% off"),
-        (told((float("nan"),)), "a slice: the makespan of s0 is +nan% off"),
-        (told(right=False), "a slice: s0 and s1 are in the other order"),
-        (told(right=False, gap=0.02), "a slice: only 0 pairs are predicted to differ by more than 3%"),
-        (told(pairs=2), "a slice: only 2 pairs are predicted to differ by more than 3%"),
-        (told(pairs=0), "a slice: only 0 pairs are predicted to differ by more than 3%"),
-    ],
-)
+@pytest.mark.parametrize(("found", "said"), [
+    (told(), None),
+    (told((0.01, 0.11)), "a slice: the makespan of s1 is +11.0% off"),
+    (told((0.01, -0.11)), "a slice: the makespan of s1 is -11.0% off"),
+    (told((float("nan"),)), "a slice: the makespan of s0 is +nan% off"),
+    (told(right=False), "a slice: s0 and s1 are in the other order"),
+    (told(right=False, gap=0.02), "a slice: only 0 pairs are predicted to differ by more than 3%"),
+    (told(pairs=2), "a slice: only 2 pairs are predicted to differ by more than 3%"),
+    (told(pairs=0), "a slice: only 0 pairs are predicted to differ by more than 3%"),
+])  # fmt: skip
 def test_what_does_not_hold_is_said(found, said):
     assert complaints(found)[:1] == ([] if said is None else [said])
 

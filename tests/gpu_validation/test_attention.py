@@ -54,14 +54,10 @@ def test_attention_is_right_in_the_dtypes_of_a_gpu(case, dtype):
     assert error(TritonBackend("cpu"), inputs_of(CASES[case], dtype)) <= TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize(
-    ("case", "first", "rest"),
-    [
-        ("decodes around a block", "decode-few", None),
-        ("whole prompt", "prefill-few", None),
-        ("mixed", "decode-few", "prefill-few"),
-    ],
-)
+@pytest.mark.parametrize(("case", "first", "rest"), [
+    ("decodes around a block", "decode-few", None), ("whole prompt", "prefill-few", None),
+    ("mixed", "decode-few", "prefill-few"),
+])  # fmt: skip
 def test_decodes_and_other_rows_have_kernels_of_their_own(case, first, rest):
     backend = TritonBackend("cpu")
     _, layout = attend(backend, inputs_of(CASES[case], torch.float64))

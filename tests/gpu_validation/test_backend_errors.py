@@ -23,13 +23,10 @@ def said_without_interpreter(code):
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        ((4, 2, 24, torch.float32), "heads of width 24: the kernels take 16, 32, 64, 128"),
-        ((4, 3, 16, torch.float32), "4 heads share 3 KV heads unevenly"),
-    ],
-)
+@pytest.mark.parametrize(("model", "message"), [
+    ((4, 2, 24, torch.float32), "heads of width 24: the kernels take 16, 32, 64, 128"),
+    ((4, 3, 16, torch.float32), "4 heads share 3 KV heads unevenly"),
+])  # fmt: skip
 def test_shapes_that_do_not_fit(model, message):
     with pytest.raises(BadInput, match=message):
         TritonBackend("cpu").prepare(*model)

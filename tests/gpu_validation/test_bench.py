@@ -17,7 +17,7 @@ from gpu_validation.devices import open_backend
 from gpu_validation.kernels.backend import FlashInferBackend
 from gpu_validation.peers import PEERS, Peer, Unsupported, flashinfer, ours
 from kvbound.cli.kernels import summary
-from tests.support.commands import kvbound
+from tests.support.commands import kvbound, one_line
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 LIMITS = {"read": 2e9, "copy": 1e9, "matmul": 4e9}
@@ -376,23 +376,18 @@ def test_libraries_need_a_gpu():
         peers._library("no_such_library", CUDA)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        ((), 4, "torch sees no GPU here; use --device cpu for a dry run"),
-        (("--device", "tpu"), 2, "there is no device 'tpu'; choose cuda or cpu"),
-        (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; is it gpt-j-6b?; there are tiny"),
-        (("--device", "cpu", "--peers", "sdpa,x"), 2, "no peer is called 'x'; there are sdpa, flashinfer"),
-        (("--device", "cpu", "--dtype", "int3"), 2, "there is no dtype 'int3'; choose one of bfloat16"),
-        (("--device", "cpu", "--backend", "jax"), 2, "there is no backend 'jax'; choose one of triton"),
-        (("--device", "cpu", "--json", "nowhere/x.json"), 2, "there is no folder"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    ((), 4, "torch sees no GPU here; use --device cpu for a dry run"),
+    (("--device", "tpu"), 2, "there is no device 'tpu'; choose cuda or cpu"),
+    (("--device", "cpu", "--model", "gpt-9"), 2, "no model is called 'gpt-9'; is it gpt-j-6b?; there are tiny"),
+    (("--device", "cpu", "--peers", "sdpa,x"), 2, "no peer is called 'x'; there are sdpa, flashinfer"),
+    (("--device", "cpu", "--dtype", "int3"), 2, "there is no dtype 'int3'; choose one of bfloat16"),
+    (("--device", "cpu", "--backend", "jax"), 2, "there is no backend 'jax'; choose one of triton"),
+    (("--device", "cpu", "--json", "nowhere/x.json"), 2, "there is no folder"),
+])  # fmt: skip
 def test_what_cannot_be_measured_is_one_line(arguments, code, message):
     assert not torch.cuda.is_available()
-    done = kvbound("kernels", *arguments, code=code)
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert message in one_line("kernels", *arguments, code=code)
 
 
 def test_an_interrupted_run_writes_what_it_has(tmp_path, monkeypatch):

@@ -48,8 +48,6 @@ def same_logits(a, b, within=1e-12):
 
 
 # --- the tokens are right ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_published_schedules_generate_the_tokens_of_the_reference(engine, name):
     plan = make_plan(mars(), PUBLISHED[name].schedule(mars()))
@@ -173,8 +171,6 @@ def test_what_nobody_wrote_is_nan_where_it_is_poisoned(engine):
 
 
 # --- streams -----------------------------------------------------------------------------------------------------
-
-
 def lazy_run(engine, plan, first, monkeypatch):
     """Run a plan with every transfer as late as its waits allow, on pools full of NaN; `first`: out first, or in."""
     made = []
@@ -217,8 +213,6 @@ def test_a_forgotten_wait_is_caught(engine, forgotten, monkeypatch):
 
 
 # --- copies ------------------------------------------------------------------------------------------------------
-
-
 def test_every_copy_is_of_contiguous_numbers():
     cache = Cache(TINY, 4, 4, 4, torch.float32, torch.device("cpu"))
     pieces = [Piece(0, 0, 1, 0, 0, 4, True), Piece(0, 1, 2, 1, 1, 3, False)]
@@ -242,8 +236,6 @@ def test_one_changed_bit_changes_the_checksum():
 
 
 # --- times -------------------------------------------------------------------------------------------------------
-
-
 def test_a_run_has_the_seconds_of_every_batch(engine):
     plan = workload_plan("swap")
     run = engine.run(plan)
@@ -269,8 +261,6 @@ def test_a_batch_is_timed_as_often_as_asked(engine, monkeypatch):
 
 
 # --- room and errors ---------------------------------------------------------------------------------------------
-
-
 def test_pools_only_grow_and_change_with_the_block(engine):
     small, large = (make_plan(made, laid_out(made, "swap")) for made in (workload(2), workload(5)))
     engine.reserve([small, large])

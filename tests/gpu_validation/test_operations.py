@@ -17,20 +17,12 @@ def test_a_kernel_agrees_with_its_twin(name, dtype):
     assert OPERATIONS[name](dtype) <= WIDER[dtype] * TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        lambda dtype: rms_norm(dtype, 1, 16),
-        lambda dtype: rms_norm(dtype, 33, 100),
-        lambda dtype: silu_mul(dtype, 1, 1),
-        lambda dtype: silu_mul(dtype, 17, 1030),
-        lambda dtype: matmul(dtype, 1, 16, 16),
-        lambda dtype: matmul(dtype, 3, 300, 260),
-        lambda dtype: store_kv(dtype, 2, 1, 1, 16, 1),
-        lambda dtype: store_kv(dtype, 19, 12, 3, 64, 16),
-        lambda dtype: store_kv(dtype, 16, 4, 4, 32, 64),
-    ],
-)
+@pytest.mark.parametrize("case", [
+    lambda dtype: rms_norm(dtype, 1, 16), lambda dtype: rms_norm(dtype, 33, 100), lambda dtype: silu_mul(dtype, 1, 1),
+    lambda dtype: silu_mul(dtype, 17, 1030), lambda dtype: matmul(dtype, 1, 16, 16),
+    lambda dtype: matmul(dtype, 3, 300, 260), lambda dtype: store_kv(dtype, 2, 1, 1, 16, 1),
+    lambda dtype: store_kv(dtype, 19, 12, 3, 64, 16), lambda dtype: store_kv(dtype, 16, 4, 4, 32, 64),
+])  # fmt: skip
 def test_odd_shapes(case):
     assert case(torch.float64) <= TOLERANCE[torch.float64]
 

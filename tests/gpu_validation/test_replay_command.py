@@ -15,7 +15,7 @@ from heuristics import get_policy, trace_policy
 from kvcore import Cost
 from kvcore.cost_file import CostFile, Observation
 from kvcore.instance import Machine
-from tests.support.commands import kvbound
+from tests.support.commands import kvbound, one_line
 from workloads import builtin
 
 SMALL = ("--device", "cpu", "--repeats", 2, "--warm-up", 1)
@@ -32,11 +32,8 @@ def test_policies_and_the_optimum_are_replayed(tmp_path):
     assert [row["predicted"] for row in found["rows"]] == [35, 31, 29]
     assert all(row["same_tokens"] and row["batches"] >= 12 and row["repeats"] == 2 for row in found["rows"])
     assert (found["device_type"], found["model"], found["backend"], found["dtype"]) == (
-        "cpu",
-        "small",
-        "sdpa",
-        "float32",
-    )
+        "cpu", "small", "sdpa", "float32",
+    )  # fmt: skip
     assert len(found["ranking"]["pairs"]) == 3
     assert [gain["over"] for gain in found["gains"]] == ["optimum"] * 3
     assert found["gains"][0]["predicted"] == pytest.approx(35 / 29)
@@ -130,19 +127,16 @@ def test_the_tokens_are_compared():
     assert [row["same_tokens"] for row in rows] == [True, True]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "line"),
-    [
-        (("mars-figure1", "nobody"), 2, "no policy is called 'nobody'"),
-        (("mars-figure1", "fcfs", "fcfs"), 2, "the schedule fcfs is given twice"),
-        (("mars-figure1", "fcfs", "--objective", "late-requests"), 2, "replay measures times, not late-requests"),
-        (("mars-figure1", "fcfs", "--model", "gpt-9"), 2, "no model is called 'gpt-9'"),
-        (("mars-figure1", "fcfs", "--model", "opt-13b"), 2, "opt-13b has no gate"),
-        (("mars-figure1", "fcfs", "--dtype", "int8"), 2, "there is no dtype 'int8'"),
-        (("mars-figure1", "fcfs", "--cost", "guess"), 2, "no cost model is called 'guess'"),
-        (("mars-figure1", "fcfs", "--plot", "nowhere/r.svg"), 2, "nowhere"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "line"), [
+    (("mars-figure1", "nobody"), 2, "no policy is called 'nobody'"),
+    (("mars-figure1", "fcfs", "fcfs"), 2, "the schedule fcfs is given twice"),
+    (("mars-figure1", "fcfs", "--objective", "late-requests"), 2, "replay measures times, not late-requests"),
+    (("mars-figure1", "fcfs", "--model", "gpt-9"), 2, "no model is called 'gpt-9'"),
+    (("mars-figure1", "fcfs", "--model", "opt-13b"), 2, "opt-13b has no gate"),
+    (("mars-figure1", "fcfs", "--dtype", "int8"), 2, "there is no dtype 'int8'"),
+    (("mars-figure1", "fcfs", "--cost", "guess"), 2, "no cost model is called 'guess'"),
+    (("mars-figure1", "fcfs", "--plot", "nowhere/r.svg"), 2, "nowhere"),
+])  # fmt: skip
 def test_what_cannot_be_replayed_is_said_in_one_line(arguments, code, line):
     said = kvbound("replay", *arguments, "--device", "cpu", code=code).stderr
     [told] = [each for each in said.splitlines() if not each.startswith("note: the predicted times are of ")]
@@ -163,9 +157,7 @@ def test_a_cost_file_is_for_its_model(tmp_path):
 
 def test_without_a_gpu_the_line_says_so(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    said = kvbound("replay", "mars-figure1", "fcfs", code=4).stderr
-    assert "torch sees no GPU here; use --device cpu" in said
-    assert said.count("\n") == 1
+    assert "torch sees no GPU here; use --device cpu" in one_line("replay", "mars-figure1", "fcfs", code=4)
 
 
 def test_a_schedule_for_another_instance(tmp_path):

@@ -42,8 +42,6 @@ def changed_run(change):
 
 
 # --- L0 ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("block", [1, 4, 16])
 def test_l0_swaps_are_exact(dtype, block):
@@ -77,8 +75,6 @@ def test_l0_fails_where_nothing_was_swapped():
 
 
 # --- L1 ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("block", [1, 2, 16])
 def test_l1_tokens_are_equal_in_fp64(block):
     records = truth.tokens_are_equal(torch_engine(torch.float64), truth.truth_plans(workload(block=block)))
@@ -103,8 +99,6 @@ def test_l1_is_void_where_the_margin_is_within_twice_the_difference(change, void
 
 
 # --- L2 ----------------------------------------------------------------------------------------------------------
-
-
 def strict_records(plans, strict):
     engine = Engine(MICRO, TritonBackend("cpu", strict=strict), dtype=torch.float64)
     return truth.logits_are_bitwise_equal(engine, plans)
@@ -125,8 +119,6 @@ def test_l2_fails_for_products_that_depend_on_the_batch():
 
 
 # --- L3 ----------------------------------------------------------------------------------------------------------
-
-
 def test_l3_forces_every_run_along_the_first():
     plans, engine = plans_of(("preserve", "recompute")), torch_engine(torch.float64)
     first = engine.run(plans["preserve"])
@@ -137,14 +129,11 @@ def test_l3_forces_every_run_along_the_first():
     assert forced.tokens[plans["preserve"].ids[0]] == first.tokens[plans["preserve"].ids[0]]
 
 
-@pytest.mark.parametrize(
-    ("change", "holds", "flips"),
-    [
-        ([0.0, 0.14, 0.0], True, 0),  # the reference is 0.1 off
-        ([0.0, 0.16, 0.0], False, 0),
-        ([-0.6, 0.6, 0.0], False, 1),
-    ],
-)
+@pytest.mark.parametrize(("change", "holds", "flips"), [
+    ([0.0, 0.14, 0.0], True, 0),  # the reference is 0.1 off
+    ([0.0, 0.16, 0.0], False, 0),
+    ([-0.6, 0.6, 0.0], False, 1),
+])  # fmt: skip
 def test_l3_fails_where_the_error_is_more_than_that_of_the_reference(change, holds, flips):
     (_, exact), other = changed_run(change)
     reference = changed_run([0.0, 0.0, 0.1])[1][1]
@@ -167,8 +156,6 @@ def test_one_token_far_off_is_not_hidden_by_the_mean():
 
 
 # --- all levels --------------------------------------------------------------------------------------------------
-
-
 def test_all_levels_on_plain_torch():
     records = truth.check_all(TINY, workload(requests=2), "cpu", "torch")
     assert [record["level"] for record in records] == ["L0"] + ["L1"] * 6 + ["L3"] * 7
@@ -199,8 +186,6 @@ def test_all_levels_in_the_interpreter():
 
 
 # --- the kernels under the engine ---------------------------------------------------------------------------------
-
-
 def test_the_kernels_generate_the_tokens_of_plain_torch():
     made = workload(requests=3, prompt=2, decode=2, returns=1)
     plan = make_plan(made, laid_out(made, "swap", every=0))
@@ -230,8 +215,6 @@ def test_the_workload_of_a_gpu_reaches_every_variant_and_contexts_of_2000():
 
 
 # --- the preflight -----------------------------------------------------------------------------------------------
-
-
 def test_the_preflight_lists_what_is_missing(monkeypatch, capsys):
     monkeypatch.setattr(check.shutil, "which", lambda name: None)
     assert check.main(["--device", "cpu", "--preflight"]) == 0  # a CPU needs none of it

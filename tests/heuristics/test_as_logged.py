@@ -75,18 +75,15 @@ def test_our_own_schedules_come_back(tmp_path):
     assert (found, restarted) == (50, 69)
 
 
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [
-        ([(0, 4), (1, 4), (2, 1), (3, 1)], []),
-        ([(0, 8), (1, 1), (3, 10), (4, 1)], [1]),  # all of its context
-        ([(0, 4), (2, 4), (3, 4), (4, 1), (5, 1)], [0]),  # in the middle of the prompt: the rest would be too much
-        ([(0, 8), (3, 1), (9, 1)], []),  # it only sat out
-        ([(0, 8), (2, 1), (4, 4), (5, 6)], [2]),  # in chunks
-        ([(0, 8), (1, 9)], []),  # no batch between: too many tokens
-        ([], []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("steps", "expected"), [
+    ([(0, 4), (1, 4), (2, 1), (3, 1)], []),
+    ([(0, 8), (1, 1), (3, 10), (4, 1)], [1]),  # all of its context
+    ([(0, 4), (2, 4), (3, 4), (4, 1), (5, 1)], [0]),  # in the middle of the prompt: the rest would be too much
+    ([(0, 8), (3, 1), (9, 1)], []),  # it only sat out
+    ([(0, 8), (2, 1), (4, 4), (5, 6)], [2]),  # in chunks
+    ([(0, 8), (1, 9)], []),  # no batch between: too many tokens
+    ([], []),
+])  # fmt: skip
 def test_restarts(steps, expected):
     """A request of 8 and 3 or 4 tokens, by hand."""
     assert restarts(request("r", 8, 3), steps)[0] == expected
@@ -152,14 +149,11 @@ def test_those_left_are_finished_with_evictions_where_they_must(tmp_path):
 
 
 @pytest.mark.parametrize("tolerate", [False, True])
-@pytest.mark.parametrize(
-    ("log", "machine", "rule"),
-    [
-        (PLAIN, {"memory": 18}, "R6 is broken in batch 2: the requests occupy 20 blocks"),
-        (PLAIN, {"batch_tokens": 10}, "R5 is broken in batch 0: it processes 16 tokens"),
-        (PLAIN, {"evict": False}, "R8 is broken in batch 3, request r1: drop outside a call"),
-    ],
-)
+@pytest.mark.parametrize(("log", "machine", "rule"), [
+    (PLAIN, {"memory": 18}, "R6 is broken in batch 2: the requests occupy 20 blocks"),
+    (PLAIN, {"batch_tokens": 10}, "R5 is broken in batch 0: it processes 16 tokens"),
+    (PLAIN, {"evict": False}, "R8 is broken in batch 3, request r1: drop outside a call"),
+])  # fmt: skip
 def test_limits_are_never_tolerated(tmp_path, tolerate, log, machine, rule):
     with pytest.raises(InvalidSchedule, match=rule):
         read(tmp_path, instance(**machine), log, tolerate=tolerate)
@@ -189,17 +183,14 @@ def without_moves(batches):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(
-    ("name", "policy", "budget", "drops", "mean"),
-    [
-        ("infermax-vllm", "vllm", 4096, 19, 7.7382),
-        ("infermax-sarathi-ef", "sarathi-ef", 512, 0, 7.7043),
-        *(pytest.param(*row, marks=pytest.mark.slow) for row in (
-            ("infermax-vllm-ef", "vllm-ef", 4096, 0, 7.5734), ("infermax-sarathi", "sarathi", 512, 21, 8.0365),
-            ("vidur-vllm", None, 4096, 19, 7.7537), ("vidur-sarathi", "sarathi", 512, 21, 8.0365),
-        )),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "policy", "budget", "drops", "mean"), [
+    ("infermax-vllm", "vllm", 4096, 19, 7.7382),
+    ("infermax-sarathi-ef", "sarathi-ef", 512, 0, 7.7043),
+    *(pytest.param(*row, marks=pytest.mark.slow) for row in (
+        ("infermax-vllm-ef", "vllm-ef", 4096, 0, 7.5734), ("infermax-sarathi", "sarathi", 512, 21, 8.0365),
+        ("vidur-vllm", None, 4096, 19, 7.7537), ("vidur-sarathi", "sarathi", 512, 21, 8.0365),
+    )),
+])  # fmt: skip
 def test_released_runs(name, policy, budget, drops, mean):
     """They obey every rule but R1, by a nanosecond: durations are rounded up here. Our policies give the same batches.
 

@@ -36,6 +36,13 @@ def serving(seed):
     return Instance(machine=machine, cost=Cost(draw.choice(functions)), requests=tuple(requests))
 
 
+def short_of(instance, policy):
+    """Return the trace of a policy, of which what is repeated is what would be decided batch by batch."""
+    long, short = (trace_policy(instance, policy, compress=compress) for compress in (False, True))
+    assert short.expanded().batches == long.schedule.batches
+    return short
+
+
 @pytest.mark.parametrize("name", [*POLICIES, "vllm-v1:ttl=10,victim=most-blocks"])
 def test_what_is_repeated_is_what_would_be_decided(name):
     """Every policy gives the same schedule, written out, whether or not the engine may repeat batches unasked."""

@@ -86,8 +86,6 @@ def moves(name, instance):
 
 
 # --- what the plain ones do not have --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", NAIVE)
 def test_what_a_call_discards_by_order_does_not_keep_it_waiting(name):
     """A call of no duration: R9 lets the request work in the batch that drops its KV."""

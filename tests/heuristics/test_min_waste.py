@@ -27,8 +27,6 @@ def one_call(duration, machine, cost=COSTLY_SWAPS, returns=0):
 
 
 # --- the equations -----------------------------------------------------------------------------------------------
-
-
 def test_the_equations_by_hand():
     """Memory 30, C = 10, so C_o = 20; a prefill of 10 is 3 chunks of 4 ticks; 2 S = 2 * 20 ticks."""
     cost = Cost((CostFunction(busy=4, swap_out_tokens=2, swap_in_tokens=2),))
@@ -64,8 +62,6 @@ def test_of_equal_wastes_preserve_comes_first_then_swap():
 
 
 # --- what cannot be carried out ----------------------------------------------------------------------------------
-
-
 def test_a_swap_must_fit_on_the_host():
     for host, handling in ((9, "discard"), (10, "swap")):
         assert chosen(one_call(50, Machine(memory=30, host_memory=host), Cost.unit())) == [handling]
@@ -101,8 +97,6 @@ def test_predictions_choose_and_the_truth_says_what_fits():
 
 
 # --- schedules of the free instance ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("handling", ["discard", "swap"])
 @pytest.mark.parametrize("duration", [0, 1, 4])
 def test_free_allows_what_the_handling_orders(handling, duration):

@@ -42,10 +42,11 @@ def test_more_than_was_predicted_is_refilled():
     assert done == [{"A": 1, "B": 1}] * 2 + [{"A": 1}] * 2 + [{"B": 3}, {"B": 1}]
 
 
-def test_a_cost_without_marginal_costs_is_declined():
+@pytest.mark.parametrize("name", ["first-tokens", "index"])
+def test_a_cost_without_marginal_costs_is_declined(name):
     own = instance(request("A", 1, 1), memory=99, evict=True).replace(cost=OwnCost(lambda features: 1))
-    with pytest.raises(Unsuited, match="it is not made for a cost of your own"):
-        trace_policy(own, get_policy("first-tokens"))
+    with pytest.raises(Unsuited, match=rf"^policy {name} cannot run on .*: it is not made for a cost of your own"):
+        trace_policy(own, get_policy(name))
 
 
 def test_what_has_a_knee():

@@ -22,7 +22,7 @@ from heuristics import (
 )
 from heuristics.policies.figure_1 import Listed, MarsOrder
 from heuristics.policies.serial import Serial
-from heuristics.registry import SET, SHARING
+from heuristics.registry import FAMILIES, SET, SHARING
 from kvcore import BadInput, Instance, Machine, objective_value, verify_schedule
 from kvcore.metrics import completions, measures
 from tests.support.build import simple
@@ -32,16 +32,12 @@ from tests.support.mars_schedules import PUBLISHED, mars
 from workloads.builtin import builtin_instance
 
 FIGURE_1 = [
-    ("fcfs", "FCFS", Fraction(35, 3)),
-    ("sjf", "SJF", Fraction(31, 3)),
-    ("sjf-api", "SJF+API", Fraction(11)),
+    ("fcfs", "FCFS", Fraction(35, 3)), ("sjf", "SJF", Fraction(31, 3)), ("sjf-api", "SJF+API", Fraction(11)),
     ("mars-order", "MARS", Fraction(10)),
-]
+]  # fmt: skip
 
 
 # --- the worked example ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("name", "published", "mean"), FIGURE_1)
 def test_figure_1_slot_by_slot(name, published, mean):
     trace, paper = trace_policy(mars(), get_policy(name)), PUBLISHED[published]
@@ -78,8 +74,6 @@ def test_serial_is_one_after_another():
 
 
 # --- every instance ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [policy.name for policy in STARTERS])
 def test_every_policy_succeeds_on_every_instance(name):
     """The referee passes each schedule: run_policy ends with it, and here it is asked once more."""
@@ -119,17 +113,28 @@ def test_a_context_that_no_batch_takes_any_more_declines_the_machine():
         run_policy(whole, get_policy("sarathi"))
 
 
+LACKING = {
+    "evict": ["sarathi-c", "rank-i", "infermax", "srpt", "mars", "mars-fcfs", "lamps", "mars-as-released", "augserve",
+              *(policy.name for policy in FAMILIES["InferCept"])],
+    "pause": ["sarathi-c", "rank-i", "infermax", "srpt"],
+    "pause and chunked": ["mars", "mars-fcfs", "lamps", "mars-as-released", "augserve"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("lacks", "name"), [(lacks, name) for lacks, names in LACKING.items() for name in names])
+def test_a_machine_that_lacks_what_a_policy_needs_is_refused(lacks, name):
+    machine = Machine(**{"memory": 9, "evict": True, "partial": True} | dict.fromkeys(lacks.split(" and "), False))
+    with pytest.raises(Unsuited, match=rf"it needs a machine with {lacks}$"):
+        run_policy(Instance(machine=machine, requests=(simple("A", 3, 2),)), get_policy(name))
+
+
 def test_leave_to_evict_and_to_move_parts_changes_nothing():
     for seed in few(range(40), 6):
         instance = crowded_instance(seed)
         for name in [policy.name for policy in STARTERS]:
-            schedules = [
-                run_policy(
-                    instance.replace(machine=instance.machine.replace(evict=free, partial=free)), get_policy(name)
-                )
-                for free in (False, True)
-            ]
-            assert schedules[0].batches == schedules[1].batches
+            machines = (instance.machine.replace(evict=free, partial=free) for free in (False, True))
+            without, free = (run_policy(instance.replace(machine=each), get_policy(name)) for each in machines)
+            assert without.batches == free.batches
 
 
 def test_without_the_banker_two_requests_block_each_other():
@@ -168,8 +173,6 @@ def test_without_pause_running_requests_are_never_stopped():
 
 
 # --- who knows what (what is hidden decides nothing: test_online.py) ---------------------------------------------
-
-
 class Online(Policy):
     """An online policy that does what a test wants."""
 
@@ -203,13 +206,10 @@ def test_wrong_predictions_change_the_order_and_never_feasibility():
     assert completions(verify_schedule(instance, schedule)) == {"A": 8, "B": 6}
 
 
-@pytest.mark.parametrize(
-    ("requests", "message"),
-    [
-        ((simple("C", 1, 2),), "the predictions have no request A"),
-        ((simple("A", 1, 2, 1), simple("B", 1, 6)), "the predictions give request A 1 calls, it makes 0"),
-    ],
-)
+@pytest.mark.parametrize(("requests", "message"), [
+    ((simple("C", 1, 2),), "the predictions have no request A"),
+    ((simple("A", 1, 2, 1), simple("B", 1, 6)), "the predictions give request A 1 calls, it makes 0"),
+])  # fmt: skip
 def test_predictions_of_other_requests_are_refused(requests, message):
     instance = Instance(machine=Machine(memory=9), requests=(simple("A", 1, 2), simple("B", 1, 6)))
     with pytest.raises(BadInput, match=message):
@@ -217,8 +217,6 @@ def test_predictions_of_other_requests_are_refused(requests, message):
 
 
 # --- what goes wrong ---------------------------------------------------------------------------------------------
-
-
 def keep(view, plan):
     """Serve the first request, and go on with it while it is in its call."""
     plan.take(view.jobs[0], 1)
@@ -235,40 +233,33 @@ def thrash(view, plan):
         plan.take(job)
 
 
-@pytest.mark.parametrize(
-    ("act", "message"),
-    [
-        (keep, "policy odd breaks .* R2 in batch 5: request R1: it works at 5, but it is in a call until 7"),
-        (lambda view, plan: plan.take(view.jobs[0], 3), "breaks .* R3 in batch 0: request R1: it processes 3 tokens"),
-        (lambda view, plan: [plan.take(job) for job in view.jobs], "breaks .* R5 in batch 0: it processes 3 tokens"),
-        (lambda view, plan: plan.drop(view.jobs[0], 0), "breaks .* R8 in batch 0: request R1: drop outside a call"),
-        (lambda view, plan: plan.work.update(ghost=1), "breaks .* R10 in batch 0: request ghost: .* no such request"),
-        (lambda view, plan: plan.work.update(R1=0.5), "odd fails in batch 0: TypeError: work.R1: 0.5 is no integer"),
-        (lambda view, plan: None, "breaks .* R11 in batch 0: it waits although nothing is to come, .* R3 are"),
-        (lambda view, plan: 1 // 0, "odd fails in batch 0: ZeroDivisionError: "),
-        (lambda view, plan: [plan.take(view.jobs[0]) for _ in "ab"], "odd fails .* request R1 has been taken into"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("act", "message"), [
+    (keep, "policy odd breaks .* R2 in batch 5: request R1: it works at 5, but it is in a call until 7"),
+    (lambda view, plan: plan.take(view.jobs[0], 3), "breaks .* R3 in batch 0: request R1: it processes 3 tokens"),
+    (lambda view, plan: [plan.take(job) for job in view.jobs], "breaks .* R5 in batch 0: it processes 3 tokens"),
+    (lambda view, plan: plan.drop(view.jobs[0], 0), "breaks .* R8 in batch 0: request R1: drop outside a call"),
+    (lambda view, plan: plan.work.update(ghost=1), "breaks .* R10 in batch 0: request ghost: .* no such request"),
+    (lambda view, plan: plan.work.update(R1=0.5), "odd fails in batch 0: TypeError: work.R1: 0.5 is no integer"),
+    (lambda view, plan: None, "breaks .* R11 in batch 0: it waits although nothing is to come, .* R3 are"),
+    (lambda view, plan: 1 // 0, "odd fails in batch 0: ZeroDivisionError: "),
+    (lambda view, plan: [plan.take(view.jobs[0]) for _ in "ab"], "odd fails .* request R1 has been taken into"),
+])  # fmt: skip
 def test_a_wrong_policy_ends_with_one_clear_error(act, message):
     with pytest.raises(PolicyError, match=message) as caught:
         run_policy(mars(), Online(act))
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("machine", "requests", "act", "message"),
-    [
-        ({"memory": 6}, [simple("A", 4, 3), simple("B", 4, 3)],
-         lambda view, plan: [plan.take(job) for job in view.ready],
-         r"R6 in batch 0: the requests occupy 8 blocks of 1 = 8, memory is 6"),
-        ({"memory": 9, "pause": False}, [simple("A", 1, 3), simple("B", 1, 3)],
-         lambda view, plan: plan.take(view.jobs[view.batch % 2]),
-         r"R5 in batch 1: request A: it pauses within a segment"),
-        ({"memory": 9, "host_memory": 9, "evict": True}, [simple("A", 1, 3)], thrash,
-         r"R11 in batch 129: it loops: the last 128 batches"),
-    ],
-    ids=["exceeds the memory", "pauses", "loops"],
-)  # fmt: skip
+@pytest.mark.parametrize(("machine", "requests", "act", "message"), [
+    ({"memory": 6}, [simple("A", 4, 3), simple("B", 4, 3)],
+     lambda view, plan: [plan.take(job) for job in view.ready],
+     r"R6 in batch 0: the requests occupy 8 blocks of 1 = 8, memory is 6"),
+    ({"memory": 9, "pause": False}, [simple("A", 1, 3), simple("B", 1, 3)],
+     lambda view, plan: plan.take(view.jobs[view.batch % 2]),
+     r"R5 in batch 1: request A: it pauses within a segment"),
+    ({"memory": 9, "host_memory": 9, "evict": True}, [simple("A", 1, 3)], thrash,
+     r"R11 in batch 129: it loops: the last 128 batches"),
+], ids=["exceeds the memory", "pauses", "loops"])  # fmt: skip
 def test_a_policy_that_breaks_what_the_machine_says(machine, requests, act, message):
     with pytest.raises(PolicyError, match=rf"odd breaks .* {message}"):
         run_policy(Instance(machine=Machine(**machine), requests=tuple(requests)), Online(act))
@@ -284,8 +275,6 @@ def test_an_error_while_it_starts():
 
 
 # --- other policies fit in ---------------------------------------------------------------------------------------
-
-
 class LastIn(Policy):
     """Serves the latest arrival, and drops the KV of the earliest ones for it."""
 
@@ -341,8 +330,6 @@ def test_a_policy_that_handles_free_calls_itself_and_sees_what_happens():
 
 
 # --- the registry ------------------------------------------------------------------------------------------------
-
-
 def below(kind):
     """All that is derived from a class."""
     return {one for child in kind.__subclasses__() for one in (child, *below(child))}

@@ -8,7 +8,7 @@ from heuristics import run_policy, trace_policy
 from heuristics.policies.augserve import AugServe
 from kvcore import Cost, CostFunction, Instance, Machine
 from kvcore.metrics import completions
-from tests.heuristics.test_compression import serving
+from tests.heuristics.test_compression import serving, short_of
 from tests.heuristics.test_policies_mars import stream_of_small_ones
 from tests.support.build import simple
 from tests.support.few import few
@@ -75,15 +75,12 @@ def test_the_next_call_is_part_of_stage_2():
     assert values(two)[1] - values(one)[1] == 12 * 5
 
 
-@pytest.mark.parametrize(
-    ("policy", "done"),
-    [
-        (AugServe(alpha=1), 6),  # 176 against 137 + 16 t of a small one that comes at t: in front of those from 4 on
-        (AugServe(alpha=0), 22),  # 176 against 137
-        (AugServe(alpha=1, as_printed=True), 22),  # 176 against 137 - 16 t
-        (AugServe(ranked=False), 2),
-    ],
-)
+@pytest.mark.parametrize(("policy", "done"), [
+    (AugServe(alpha=1), 6),  # 176 against 137 + 16 t of a small one that comes at t: in front of those from 4 on
+    (AugServe(alpha=0), 22),  # 176 against 137
+    (AugServe(alpha=1, as_printed=True), 22),  # 176 against 137 - 16 t
+    (AugServe(ranked=False), 2),
+])  # fmt: skip
 def test_waiting_helps_or_as_printed_does_not(policy, done):
     """N = 8: small ones are worth 9 + 8 (2 x 3 x 2 + 4) = 137, the big one 16 + 8 (2 x 4 x 2 + 4) = 176."""
     instance = stream_of_small_ones()
@@ -119,8 +116,5 @@ PARAMETERS = [
 @pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
 def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(parameters):
     for seed in few(range(60)):
-        instance = serving(seed)
         for ranked in (True, False):
-            policy = AugServe(**parameters, ranked=ranked)
-            long, short = (trace_policy(instance, policy, compress=c) for c in (False, True))
-            assert short.expanded().batches == long.schedule.batches, seed
+            short_of(serving(seed), AugServe(**parameters, ranked=ranked))

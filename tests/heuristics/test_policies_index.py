@@ -4,12 +4,11 @@ from itertools import pairwise
 
 import pytest
 
-from heuristics import Unsuited, get_policy, run_policy, trace_policy
+from heuristics import get_policy, run_policy, trace_policy
 from heuristics.policies.figure_1 import Listed
 from heuristics.policies.index import HEADROOM, LEAST, MEANS, Index, mean_work
 from heuristics.policies.staggered import rates
 from kvcore import Cost, CostFunction, Instance, Machine
-from kvcore.cost import OwnCost
 from kvcore.metrics import busy_time
 from tests.heuristics.test_compression import serving
 from tests.support.build import simple
@@ -206,15 +205,7 @@ def test_without_parameters_it_plans_better_than_groups_at_one_distance():
 
 
 def test_a_list_is_followed():
-    instance = by_tokens(1, *(simple(f"R{i}", 2, 2) for i in range(3)), memory=3)
-    assert [next(iter(work)) for work in works(instance.replace(machine=Machine(memory=3)), "fcfs")][::2] == [
-        "R0", "R1", "R2"
-    ]  # fmt: skip
-    trace = trace_policy(instance.replace(machine=Machine(memory=3)), Listed([2, 0, 1]))
-    assert [next(iter(batch.work)) for batch in trace.expanded().batches][::2] == ["R1", "R2", "R0"]
-
-
-def test_a_cost_without_marginals():
-    instance = by_tokens(1, simple("A", 2, 2)).replace(cost=OwnCost(lambda features: 2))
-    with pytest.raises(Unsuited, match=r"^policy index cannot run on .*: it is not made for a cost of your own"):
-        run_policy(instance, get_policy("index"))
+    instance = by_tokens(1, *(simple(f"R{i}", 2, 2) for i in range(3))).replace(machine=Machine(memory=3))
+    for policy, order in ((get_policy("fcfs"), ["R0", "R1", "R2"]), (Listed([2, 0, 1]), ["R1", "R2", "R0"])):
+        batches = trace_policy(instance, policy).expanded().batches
+        assert [next(iter(batch.work)) for batch in batches][::2] == order

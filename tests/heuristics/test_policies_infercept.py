@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from costmodels import GPT_J_6B, get_cost
-from heuristics import Unsuited, get_policy, run_policy, trace_policy
+from heuristics import get_policy, run_policy, trace_policy
 from heuristics.policies.infercept import InferceptProfiled, forward, hidden
 from heuristics.policies.infercept_as_released import InferceptAsReleased
 from heuristics.registry import FAMILIES
@@ -44,8 +44,6 @@ def two(duration, **more):
 
 
 # --- the wastes, equations (2), (4), (5) -----------------------------------------------------------------------------
-
-
 def test_the_profile_is_the_mean_of_the_calls_that_have_returned():
     """chat-1 calls for 40 ticks, as A above. The call of the second, of as many tokens, starts at 110.
 
@@ -71,8 +69,6 @@ def test_what_it_believes_of_calls_decides():
 
 
 # --- swaps within the budget, Section 4.1 ----------------------------------------------------------------------------
-
-
 def test_as_many_tokens_are_swapped_as_the_batch_hides():
     """B's decode takes 5 ticks, which hide 2 tokens of 2 ticks: A's 10 take five batches out, and five back."""
     of = two(60, host_memory=None)
@@ -99,8 +95,6 @@ def test_the_limit_of_the_6b_model():
 
 
 # --- the steps of Section 5.2 ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("id", "handling"), [("chat-1", "discard"), ("ve-1", "preserve"), ("x", "preserve")])
 def test_long_running_types_discard(id, handling):
     of = instance(free(id, 10, 1, 5), request("B", 6, 60))
@@ -108,8 +102,6 @@ def test_long_running_types_discard(id, handling):
 
 
 # --- as released -----------------------------------------------------------------------------------------------------
-
-
 def test_the_released_budgets():
     """6B: 0.00462 * 384 + 108.99 = 110.76 tokens come back for nothing, 494.76 go out."""
     policy = InferceptAsReleased()
@@ -117,8 +109,6 @@ def test_the_released_budgets():
 
 
 # --- what the paper says of them -------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def mixture():
     model, minutes = get_cost("infercept-6b"), Fraction(3 if ALL else 1)
@@ -165,9 +155,3 @@ def test_each_runs_where_types_differ_and_predictions_are_wrong(name):
         believed = of.with_calls(lambda call: call.replace(duration=2 * call.duration))
         trace = trace_policy(of, get_policy(name), predictions=believed)
         assert len(completions(trace)) == len(typed)
-
-
-@pytest.mark.parametrize("name", [policy.name for policy in FAMILIES["InferCept"]])
-def test_a_machine_without_evictions_is_refused(name):
-    with pytest.raises(Unsuited, match="it needs a machine with evict"):
-        run_policy(two(5, evict=False, memory=100), get_policy(name))

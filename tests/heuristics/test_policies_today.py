@@ -35,8 +35,6 @@ def test_in_a_coarse_instance_the_4096_tokens_are_blocks():
 
 
 # --- SGLang ------------------------------------------------------------------------------------------------------
-
-
 def test_the_fewest_outputs_are_retracted_and_the_ratio_follows():
     """Limits of 20: B joins A at M = 39, as only 0.7 of what A may yet generate is kept free; both end with 21.
 
@@ -77,8 +75,6 @@ def test_the_ratio_falls_with_each_decode_repeated_or_not(compress):
 
 
 # --- the output limit --------------------------------------------------------------------------------------------
-
-
 def test_a_limit_below_the_output_is_refused():
     with pytest.raises(ValidationError, match="segment 1 decodes 5, more than its max_new"):
         request("A", 1, 5, max_new=4)
@@ -106,17 +102,12 @@ def test_they_run_with_kv_that_calls_must_keep(name):
 
 
 # --- WAIT --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("limit", "message"),
-    [
-        ({"memory": 17}, "2 of each of 1 types at every stage need 18 of memory, and the machine has 17"),
-        ({"batch_tokens": 7}, "need 8 of batch_tokens, and the machine has 7; take a smaller threshold"),
-        ({"prefill_tokens": 3}, "need 4 of prefill_tokens, and the machine has 3"),
-        ({"batch_requests": 5}, "need 6 of batch_requests, and the machine has 5"),
-    ],
-)
+@pytest.mark.parametrize(("limit", "message"), [
+    ({"memory": 17}, "2 of each of 1 types at every stage need 18 of memory, and the machine has 17"),
+    ({"batch_tokens": 7}, "need 8 of batch_tokens, and the machine has 7; take a smaller threshold"),
+    ({"prefill_tokens": 3}, "need 4 of prefill_tokens, and the machine has 3"),
+    ({"batch_requests": 5}, "need 6 of batch_requests, and the machine has 5"),
+])  # fmt: skip
 def test_what_a_full_batch_needs_must_be_there(limit, message):
     """N = 2 of type (2, 3): 2 (2 + 3 + 4) tokens of KV; a batch of 2 (2 + 1 + 1) tokens, 4 of prompts, 6 requests."""
     pair = request("A", 2, 3), request("B", 2, 3)

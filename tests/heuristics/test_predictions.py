@@ -33,11 +33,9 @@ def test_exact_is_none():
 def test_types_are_means_of_the_segments_with_a_call_and_of_the_last_ones():
     # qa: decodes (10 + 20 + 15) / 3 = 15, durations 600 / 3, returns 15 / 3; last ones (7 + 10) / 2 = 8.5, to the even
     assert shown(predictions("types", FOUR)) == {
-        "qa-1": [(15, 200, 5), (15, 200, 5), (8, 0, 0)],
-        "qa-2": [(15, 200, 5), (8, 0, 0)],
-        "chat-1": [(504, 1000, 0), (1, 0, 0)],
-        "alone": [(29, 0, 0)],
-    }
+        "qa-1": [(15, 200, 5), (15, 200, 5), (8, 0, 0)], "qa-2": [(15, 200, 5), (8, 0, 0)],
+        "chat-1": [(504, 1000, 0), (1, 0, 0)], "alone": [(29, 0, 0)],
+    }  # fmt: skip
 
 
 def test_bins_give_the_centre_and_the_last_bin_takes_the_rest():

@@ -82,8 +82,6 @@ def test_the_papers_rules_do_something_else():
 
 
 # --- the tiny instances that show each difference ----------------------------------------------------------------
-
-
 class Watched(MarsAsReleased):
     """MARS as released, with the requests that starved."""
 
@@ -126,8 +124,6 @@ def test_6_a_victim_does_not_come_back_in_the_same_batch(name):
 
 
 # --- SGLang, by hand ---------------------------------------------------------------------------------------------
-
-
 def test_after_a_retraction_those_that_stay_are_in_its_order():
     """M = 56: all have as many outputs; C (prompt 3) goes first, and of the others B (1) stays before A (2)."""
     three = request("A", 2, 20, max_new=20), request("B", 1, 20, max_new=20), request("C", 3, 20, 1, max_new=20)

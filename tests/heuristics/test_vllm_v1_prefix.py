@@ -1,14 +1,13 @@
-"""vLLM's scheduler with its prefix cache: by hand, and without contents, where it is vllm-v1."""
-
-from __future__ import annotations
+"""vLLM with its prefix cache: by hand, without contents, and which blocks it forgets first."""
 
 import random
 from collections import Counter
 
 import pytest
 
-from heuristics import SHARING, Unsuited, get_policy, run_policy
+from heuristics import SHARING, Unsuited, get_policy, run_policy, trace_policy
 from heuristics.engine.block_cache import BlockCache
+from kvbound.comparison import compare
 from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
 from tests.heuristics.test_compression import serving
 from tests.support.build import request
@@ -75,14 +74,11 @@ def test_a_call_that_preserves_keeps_its_blocks() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("machine", "why"),
-    [
-        ({"same_batch": False}, "it needs a machine with same_batch"),
-        ({"evict": False}, "it needs a machine with evict"),
-        ({"prefill_tokens": 3}, "it is not made for prefill_tokens"),
-    ],
-)
+@pytest.mark.parametrize(("machine", "why"), [
+    ({"same_batch": False}, "it needs a machine with same_batch"),
+    ({"evict": False}, "it needs a machine with evict"),
+    ({"prefill_tokens": 3}, "it is not made for prefill_tokens"),
+])  # fmt: skip
 def test_what_it_declines(machine: dict[str, bool], why: str) -> None:
     on = shared(request("A", 5, 1, path=("a", 1)), tree=(("a", None, 1),), memory=9, **{"evict": True} | machine)
     with pytest.raises(Unsuited, match=why):
@@ -102,3 +98,35 @@ def test_free_blocks_go_in_their_order() -> None:
     assert (cache.find("b"), cache.find("ab")) == ([], [0])
     cache.hold([0])
     assert cache.free == 0
+
+
+# --- which blocks a cache forgets first -----------------------------------------------------------------------------
+
+A, B = ("a", 2), ("b", 2)
+ON = shared(
+    request("A", 5, 1, path=A), request("B", 5, 1, arrival=10, path=B), request("C", 10, 1, arrival=20),
+    request("A2", 5, 1, arrival=40, path=A), tree=(("a", None, 2), ("b", None, 2)), block=2, memory=14, evict=True,
+)  # fmt: skip
+"""C needs five blocks: three are empty, two are a's or b's."""
+
+
+@pytest.mark.parametrize(("name", "forgets", "reuses"), [
+    ("vllm-v1-prefix", {"a": 2}, {}),  # a has been free for longer
+    ("vllm-v1-prefix-belady", {"b": 2}, {"A2": 4}),  # nobody needs b
+    ("vllm-v1-prefix-tlru:budget=4", {"a": 1, "b": 1}, {"A2": 2}),  # of six tokens two are kept
+    ("vllm-v1-prefix-tlru:budget=4,estimate=2", {"a": 2}, {}),  # four: all whole blocks are
+    ("vllm-v1-prefix-tlru:budget=9", {"a": 2}, {}),  # none
+])  # fmt: skip
+def test_what_goes_first(name: str, forgets: dict[str, int], reuses: dict[str, int]) -> None:
+    batches = trace_policy(ON, get_policy(name)).schedule.batches
+    assert [(b.forget, b.reuse) for b in batches[2:]] == [(forgets, {}), ({}, reuses)]
+
+
+def test_compare_runs_those_that_share_and_says_why_others_do_not() -> None:
+    rows = {row["policy"]: row for row in compare(ON, against=None).rows()}
+    assert rows["vllm-v1-prefix-belady"]["value"] < rows["vllm-v1-prefix"]["value"]
+    assert rows["vllm-v1"]["error"].endswith("it is not made for shared prefixes")
+    assert {name for name, row in rows.items() if row["value"] is not None} == {
+        "vllm-v1-prefix", "vllm-v1-prefix-priority", "vllm-v1-prefix-async", "vllm-v1-prefix-belady",
+        "vllm-v1-prefix-tlru", "sglang-fcfs", "sglang-lpm",
+    }  # fmt: skip

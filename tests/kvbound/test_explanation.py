@@ -282,8 +282,6 @@ def test_calls_that_are_handled_otherwise_are_named():
 
 
 # --- contents ---------------------------------------------------------------------------------------------------------
-
-
 def test_what_reuses_save_and_what_becomes_of_contents_in_calls():
     """A's call discards what it holds; the cache keeps it, or a part, or nothing."""
     hit = Batch(start=6, work={"B": 1}, reuse={"B": 3}, drop={"A": 4})

@@ -24,38 +24,32 @@ def test_a_file_goes_before_the_library(tmp_path, monkeypatch):
     assert kv.load_instance("ve-2") == mine
 
 
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("mars-figure2", "no file 'mars-figure2', and no instance of that name; is it mars-figure1"),
-        ("ve2", r"is it .*ve-2.*\?; `kvbound instances` and `kvbound library list` name all"),
-        ("x.json", "no file 'x.json', and no instance of that name; `kvbound instances`"),
-        ("mars-figur1:k=2", "no file 'mars-figur1:k=2'.*is it mars-figure1"),
-    ],
-)
+@pytest.mark.parametrize(("name", "complaint"), [
+    ("mars-figure2", "no file 'mars-figure2', and no instance of that name; is it mars-figure1"),
+    ("ve2", r"is it .*ve-2.*\?; `kvbound instances` and `kvbound library list` name all"),
+    ("x.json", "no file 'x.json', and no instance of that name; `kvbound instances`"),
+    ("mars-figur1:k=2", "no file 'mars-figur1:k=2'.*is it mars-figure1"),
+])  # fmt: skip
 def test_an_unknown_instance_is_answered_with_near_names(name, complaint):
     with pytest.raises(BadInput, match=complaint):
         kv.load_instance(name)
 
 
-@pytest.mark.parametrize(
-    ("command", "complaint"),
-    [
-        ("solve mars-figure1 --ways slot", "no way is called 'slot'; is it slots"),
-        ("solve mars-figure1 --formulation arcflow", "no formulation is called 'arcflow'; is it arc-flow"),
-        ("solve mars-figure1 --solver higs", "no solver is called 'higs'; is it highs"),
-        ("solve mars-figure1 --objective mean-latncy", "no objective is called 'mean-latncy'; is it mean-latency"),
-        ("costs roofline:model=llama-3-8,device=h100", "no model is called 'llama-3-8'; is it llama-3-8b"),
-        ("costs roofline:model=llama-3-8b,device=h10", "no device is called 'h10'; is it h100"),
-        ("bound mars-figure1 --method slot", "no bound is called 'slot'; is it slots"),
-        ("bound mars-figure1 --objective beauty", "no objective is called 'beauty'; there are"),
-        ("generate infercep --out x.json", "no kind of requests is called 'infercep'; is it infercept"),
-        ("generate infercept --n 1 --cost infercept6b --out x.json", "no cost model is called 'infercept6b'; is it"),
-        ("check faster-call-vlm", "none that is shipped is called so; is it faster-call-vllm"),
-        ("solve mars-figure1 --objective total-tft", "no objective is called 'total-tft'; is it total-ttft"),
-        ("simulate mars-figure1 --policy fcsf", "no policy is called 'fcsf'; is it fcfs"),
-    ],
-)
+@pytest.mark.parametrize(("command", "complaint"), [
+    ("solve mars-figure1 --ways slot", "no way is called 'slot'; is it slots"),
+    ("solve mars-figure1 --formulation arcflow", "no formulation is called 'arcflow'; is it arc-flow"),
+    ("solve mars-figure1 --solver higs", "no solver is called 'higs'; is it highs"),
+    ("solve mars-figure1 --objective mean-latncy", "no objective is called 'mean-latncy'; is it mean-latency"),
+    ("costs roofline:model=llama-3-8,device=h100", "no model is called 'llama-3-8'; is it llama-3-8b"),
+    ("costs roofline:model=llama-3-8b,device=h10", "no device is called 'h10'; is it h100"),
+    ("bound mars-figure1 --method slot", "no bound is called 'slot'; is it slots"),
+    ("bound mars-figure1 --objective beauty", "no objective is called 'beauty'; there are"),
+    ("generate infercep --out x.json", "no kind of requests is called 'infercep'; is it infercept"),
+    ("generate infercept --n 1 --cost infercept6b --out x.json", "no cost model is called 'infercept6b'; is it"),
+    ("check faster-call-vlm", "none that is shipped is called so; is it faster-call-vllm"),
+    ("solve mars-figure1 --objective total-tft", "no objective is called 'total-tft'; is it total-ttft"),
+    ("simulate mars-figure1 --policy fcsf", "no policy is called 'fcsf'; is it fcfs"),
+])  # fmt: skip
 def test_every_unknown_name_is_answered_with_near_names(command, complaint):
     said = kvbound(*command.split(), code=2)
     assert complaint in said.stderr

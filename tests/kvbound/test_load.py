@@ -165,7 +165,7 @@ def test_no_scheduler_meets_more_slos_than_the_bound(tmp_path):
 def test_goodput_is_that_of_the_last_load_that_keeps_the_slos(tmp_path):
     """A prompt takes two seconds, and one comes every 4, less the faster the load: from twice as fast on all queue."""
     requests = tuple(
-        Request(id=f"R{i}", arrival=4 * i, prompt=2, segments=(Segment(decode=1),), slo=Slo(ttft=2)) for i in range(10)
+        Request(id=f"R{i}", arrival=4 * i, prompt=2, segments=(Segment(decode=1),), slo=Slo(ttft=2)) for i in range(8)
     )
     made = Instance(machine=Machine(memory=9), cost=Cost((CostFunction(tokens=1),)), requests=requests)
     (tmp_path / "w.json").write_text(made.to_json())
@@ -177,7 +177,7 @@ def test_goodput_is_that_of_the_last_load_that_keeps_the_slos(tmp_path):
     fcfs, none = given["goodput"]
     assert [fcfs["policy"], none["policy"]] == ["fcfs", "no scheduler"]
     assert Fraction(fcfs["factor"]) == 2 < Fraction(none["factor"]) <= 3
-    assert fcfs["goodput_per_second"] == 10 / 20
+    assert fcfs["goodput_per_second"] == 8 / 16
     assert none["slo_attainment"] < 0.9 <= fcfs["slo_attainment"]
     assert len(given["rows"]) == len(given["bounds"]) == 7
     assert "the first at which no scheduler has them" in done.stdout
@@ -213,16 +213,13 @@ def test_sigterm_keeps_the_rows_that_are_there(monkeypatch, tmp_path):
     assert [row["policy"] for row in csv.DictReader(io.StringIO(out.read_text()))] == ["fcfs"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--policies", "nobody"], "no policy is called 'nobody'"),
-        (["--policies", "fcfs", "--factors", "1,zero"], "--factors zero"),
-        (["--policies", "fcfs", "--window", "-1"], "--window -1"),
-        (["--policies", "fcfs", "--window", "1", "--bound", "1"], "--window leaves some out; give one of them"),
-        (["--policies", "fcfs", "--csv", "nowhere/l.csv"], "nowhere/l.csv: cannot be written"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--policies", "nobody"], "no policy is called 'nobody'"),
+    (["--policies", "fcfs", "--factors", "1,zero"], "--factors zero"),
+    (["--policies", "fcfs", "--window", "-1"], "--window -1"),
+    (["--policies", "fcfs", "--window", "1", "--bound", "1"], "--window leaves some out; give one of them"),
+    (["--policies", "fcfs", "--csv", "nowhere/l.csv"], "nowhere/l.csv: cannot be written"),
+])  # fmt: skip
 def test_bad_usage(arguments, message):
     error = kvbound("load", "mars-figure1", *arguments, code=2).stderr
     assert message in error
@@ -231,11 +228,9 @@ def test_bad_usage(arguments, message):
 
 def test_a_process_that_is_killed_is_one_line(tmp_path):
     lines = [
-        "import os, kvbound as kv",
-        "class Mine(kv.Policy):",
-        "    def decide(self, *_):",
+        "import os, kvbound as kv", "class Mine(kv.Policy):", "    def decide(self, *_):",
         "        os.kill(os.getpid(), 9)",
-    ]
+    ]  # fmt: skip
     (tmp_path / "mine.py").write_text("\n".join(lines))
     given = "--policies", tmp_path / "mine.py", "--factors", "1,2", "--jobs", 2
     said = kvbound("load", "mars-figure1", *given, code=2).stderr

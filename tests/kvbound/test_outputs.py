@@ -151,8 +151,6 @@ def test_a_database_is_a_regular_file(tmp_path):
 
 
 # --- standard output
-
-
 def printed(out, *arguments):
     """Run `kvbound ARGUMENTS` in this process with that standard output; return its exit code."""
     with (

@@ -43,8 +43,6 @@ def one_request(decode, duration=1, tick_seconds=Fraction(1), **machine):
 
 
 # --- intervals -------------------------------------------------------------------------------------------------------
-
-
 def test_the_intervals_of_a_published_schedule():
     assert timeline(published("SJF")) == {
         "R1": [(0, 3, "waiting"), (3, 4, "prefill"), (4, 5, "paused"), (5, 9, "decode"), (9, 11, "call-preserved"),
@@ -109,8 +107,6 @@ def kind_at(trace, row, states, tick):
 
 
 # --- Gantt and memory ------------------------------------------------------------------------------------------------
-
-
 def bars(ax):
     """The bars drawn: start, end, row, and the kind that has their look."""
     kinds = {(to_rgba(look.fill), look.hatch, look.height): kind for kind, look in LOOKS.items()}
@@ -211,18 +207,11 @@ def test_memory_is_drawn_from_zero_where_the_first_batch_starts_later():
     assert line(memory(trace), "device memory").get_xydata().tolist() == [[0, 0], [4, 1], [5, 0]]
 
 
-@pytest.mark.parametrize(
-    ("tick_seconds", "unit", "end"),
-    [
-        (Fraction(1), "ticks", "3,000"),
-        (Fraction(30), "min", "1,500"),
-        (Fraction(1, 10**9), "µs", "3.00"),
-        (Fraction(1, 10**7), "µs", "300"),
-        (Fraction(1, 2 * 10**6), "ms", "1.50"),
-        (Fraction(1, 100), "s", "30.0"),
-        (Fraction(1, 10**15), "ns", "0.00"),
-    ],
-)
+@pytest.mark.parametrize(("tick_seconds", "unit", "end"), [
+    (Fraction(1), "ticks", "3,000"), (Fraction(30), "min", "1,500"), (Fraction(1, 10**9), "µs", "3.00"),
+    (Fraction(1, 10**7), "µs", "300"), (Fraction(1, 2 * 10**6), "ms", "1.50"), (Fraction(1, 100), "s", "30.0"),
+    (Fraction(1, 10**15), "ns", "0.00"),
+])  # fmt: skip
 def test_the_unit_of_time_follows_the_length_of_the_schedule(tick_seconds, unit, end):
     ax = gantt(one_request(3, 1000, tick_seconds))
     assert ax.get_xlabel() == f"time ({unit})"
@@ -244,8 +233,6 @@ def test_of_many_rows_every_fifth_is_labelled():
 
 
 # --- side by side ----------------------------------------------------------------------------------------------------
-
-
 def columns():
     return [
         (f"{name}  mean {sum(completions(published(name)).values()) / 3:.4g}", published(name)) for name in PUBLISHED
@@ -295,8 +282,6 @@ def test_rows_are_labelled_again_where_they_are_others():
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["svg", *(pytest.param(k, marks=pytest.mark.slow) for k in ("png", "pdf"))])
 def test_the_same_bytes_each_time(kind, tmp_path):
     first, again = tmp_path / f"first.{kind}", tmp_path / f"again.{kind}"
@@ -377,8 +362,6 @@ def test_a_large_trace_is_small():
 
 
 # --- the log of a solve ----------------------------------------------------------------------------------------------
-
-
 def test_value_and_bound_are_steps_against_time_that_go_on_to_the_end(tmp_path):
     log = [{"seconds": 0.5, "bound": 20, "by": "alone"}, {"seconds": 1.0, "value": 40, "by": "fcfs"},
            {"seconds": 2.0, "value": 30, "by": "slots"}]  # fmt: skip
@@ -393,8 +376,6 @@ def test_value_and_bound_are_steps_against_time_that_go_on_to_the_end(tmp_path):
 
 
 # --- ladder ----------------------------------------------------------------------------------------------------------
-
-
 def row(policy, value, bound=None, **more):
     return {
         "objective": "total-flow-time", "tick_seconds": "1", "instance_sha256": "as given", "status": "feasible",
@@ -449,15 +430,12 @@ def test_rows_on_another_instance_are_a_group_of_their_own():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["fcfs", "keep", "dropping"]
 
 
-@pytest.mark.parametrize(
-    ("objective", "tick_seconds", "value", "unit", "text"),
-    [
-        ("total-flow-time", "1/1000", 12_345, "s", "12.35"),
-        ("normalized-latency", "1/1000", "7/2", "ms per token", "3.500"),
-        ("late-requests", "1/1000", 7, "requests", "7"),
-        ("makespan", "1", 12_345, "ticks", "12,345"),
-    ],
-)
+@pytest.mark.parametrize(("objective", "tick_seconds", "value", "unit", "text"), [
+    ("total-flow-time", "1/1000", 12_345, "s", "12.35"),
+    ("normalized-latency", "1/1000", "7/2", "ms per token", "3.500"),
+    ("late-requests", "1/1000", 7, "requests", "7"),
+    ("makespan", "1", 12_345, "ticks", "12,345"),
+])  # fmt: skip
 def test_values_in_their_units(objective, tick_seconds, value, unit, text):
     ax = ladder([row("fcfs", value, objective=objective, tick_seconds=tick_seconds)])
     assert ax.get_xlabel() == f"{objective} ({unit})"

@@ -76,8 +76,6 @@ def hostile():
 
 
 # --- bars ------------------------------------------------------------------------------------------------------------
-
-
 def joined(lane):
     """The bars as intervals, those of the same kind that follow each other as one."""
     made = []
@@ -125,17 +123,13 @@ def trace_moves(trace, j):
 def test_the_bars_of_a_published_schedule():
     trace = verify_schedule(mars(), PUBLISHED["SJF"].schedule(mars()))
     assert bars_of(trace)["R3"] == [
-        Bar(0, 1, "waiting", 0, 0, 0),
-        Bar(1, 2, "prefill", 1, 0, 1, (1, 1), 1),
-        Bar(2, 3, "decode", 2, 0, 2, (2, 2), 1),
-        Bar(3, 4, "call-swapped", 0, 2, 0, call=1),
+        Bar(0, 1, "waiting", 0, 0, 0), Bar(1, 2, "prefill", 1, 0, 1, (1, 1), 1),
+        Bar(2, 3, "decode", 2, 0, 2, (2, 2), 1), Bar(3, 4, "call-swapped", 0, 2, 0, call=1),
         Bar(4, 5, "decode", 3, 0, 3, (4, 4), 1),
-    ]
+    ]  # fmt: skip
 
 
 # --- the page --------------------------------------------------------------------------------------------------------
-
-
 def test_the_page_has_every_request_schedule_and_proof():
     found = Reader(html())
     assert found.open == []
@@ -275,8 +269,6 @@ def test_the_command_writes_the_page(tmp_path):
 
 
 # --- in a browser ----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     program = find_browser()

@@ -135,13 +135,10 @@ def test_the_file_names_schedules_and_requests(tmp_path):
         assert ("ts" in event) == (event["ph"] != "M")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "processes"),
-    [
-        (("simulate", "mars-figure1", "--policy", "fcfs,sjf"), ["fcfs", "sjf"]),
-        (("compare", "mars-figure1", "--policies", "fcfs", "--no-optimum"), ["fcfs"]),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "processes"), [
+    (("simulate", "mars-figure1", "--policy", "fcfs,sjf"), ["fcfs", "sjf"]),
+    (("compare", "mars-figure1", "--policies", "fcfs", "--no-optimum"), ["fcfs"]),
+])  # fmt: skip
 def test_commands_write_it(arguments, processes, tmp_path):
     kvbound(*arguments, "--trace", tmp_path / "t.json")
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]

@@ -9,14 +9,11 @@ from tests.support.build import instance, request
 from workloads.builtin import builtin_instance
 
 
-@pytest.mark.parametrize(
-    ("name", "time", "kv", "ticks", "written"),
-    [
-        ("mars-figure1", "ticks", "tokens", 1234, "1,234 ticks"),
-        ("infercept-sample:k=4", "s", "blocks of 64 tokens", 198, "316.8 s"),
-        ("infermax-figure15:I=4", "ms", "tokens", 123_456_789, "123.457 ms"),
-    ],
-)
+@pytest.mark.parametrize(("name", "time", "kv", "ticks", "written"), [
+    ("mars-figure1", "ticks", "tokens", 1234, "1,234 ticks"),
+    ("infercept-sample:k=4", "s", "blocks of 64 tokens", 198, "316.8 s"),
+    ("infermax-figure15:I=4", "ms", "tokens", 123_456_789, "123.457 ms"),
+])  # fmt: skip
 def test_the_units_of_an_instance(name, time, kv, ticks, written):
     units = units_of(builtin_instance(name))
     assert (units.time, units.kv) == (time, kv)

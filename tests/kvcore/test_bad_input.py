@@ -173,8 +173,6 @@ def test_a_duplicate_key():
 
 
 # --- what the instance forbids -----------------------------------------------------------------------------------
-
-
 def one_request(machine, **request):
     request = {"id": "A", "prompt": 4, "segments": [{"decode": 1}]} | request
     return json.dumps({"machine": {"memory": None} | machine, "requests": [request]})
@@ -264,31 +262,25 @@ def test_fractions_in_text_are_exact():
 
 
 # --- what is no JSON ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("model", [Instance, Schedule])
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "not JSON: Expecting value (line 1, column 1)"),
-        ("  \n\n", "not JSON: Expecting value"),
-        ("{'a': 1}", "not JSON: Expecting property name"),
-        ('{"a": 1} x', "not JSON: Extra data (line 1, column 10)"),
-        ("\ufeff{}", "not JSON: Unexpected UTF-8 BOM"),
-        ("null", "must be an object"),
-        ("[1, 2]", "must be an object"),
-        ("1e400", "must be an object"),
-        ('{"version": NaN}', "NaN is not a number that a file may hold"),
-        ('{"version": -Infinity}', "-Infinity is not a number that a file may hold"),
-        ('{"version": ' + "1" * 5000 + "}", "Exceeds the limit (4300 digits)"),
-        ("[" * 100_000, "nested too deeply"),
-        ('{"a":' * 100_000, "nested too deeply"),
-        ('{"name":' + "[" * 300 + "]" * 300 + "}", "recursion limit exceeded"),
-        ('{"name": "\\ud800"}', "Invalid JSON: unexpected end of hex escape"),
-        ('{"name": "a\nb"}', "not JSON: Invalid control character"),
-    ],
-    ids=lambda value: value[:14] if isinstance(value, str) else value.__name__,
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "not JSON: Expecting value (line 1, column 1)"),
+    ("  \n\n", "not JSON: Expecting value"),
+    ("{'a': 1}", "not JSON: Expecting property name"),
+    ('{"a": 1} x', "not JSON: Extra data (line 1, column 10)"),
+    ("\ufeff{}", "not JSON: Unexpected UTF-8 BOM"),
+    ("null", "must be an object"),
+    ("[1, 2]", "must be an object"),
+    ("1e400", "must be an object"),
+    ('{"version": NaN}', "NaN is not a number that a file may hold"),
+    ('{"version": -Infinity}', "-Infinity is not a number that a file may hold"),
+    ('{"version": ' + "1" * 5000 + "}", "Exceeds the limit (4300 digits)"),
+    ("[" * 100_000, "nested too deeply"),
+    ('{"a":' * 100_000, "nested too deeply"),
+    ('{"name":' + "[" * 300 + "]" * 300 + "}", "recursion limit exceeded"),
+    ('{"name": "\\ud800"}', "Invalid JSON: unexpected end of hex escape"),
+    ('{"name": "a\nb"}', "not JSON: Invalid control character"),
+], ids=lambda value: value[:14] if isinstance(value, str) else value.__name__)  # fmt: skip
 def test_what_is_no_json_object(model, text, message):
     assert "sys." not in bad(text, message, model)
 
@@ -305,8 +297,6 @@ def test_every_truncation_of_a_file():
 
 
 # --- files -------------------------------------------------------------------------------------------------------
-
-
 def refused(path, message):
     for reader in (read_instance, read_schedule):
         with pytest.raises(BadInput, match=re.escape(message)) as caught:
@@ -377,15 +367,11 @@ def test_writing_is_whole_or_not_at_all(tmp_path):
 
 
 UNITS = {
-    "empty batches": "{},",
-    "lists for batches": "[],",
-    "numbers for batches": "0,",
-    "texts for batches": '"",',
-    "wrong starts": '{"start":""},',
-    "unknown keys": '{"start":0,"a":0},',
+    "empty batches": "{},", "lists for batches": "[],", "numbers for batches": "0,", "texts for batches": '"",',
+    "wrong starts": '{"start":""},', "unknown keys": '{"start":0,"a":0},',
     "good batches": '{"start":0,"work":{"R1":1}},',
     "good batches of many requests": '{"start":0,"work":{"R1":1,"R2":1,"R3":1}},',
-}
+}  # fmt: skip
 """What a schedule is full of."""
 
 
@@ -479,8 +465,6 @@ def test_a_schedule_for_another_instance():
 
 
 # --- round trips and the hash ------------------------------------------------------------------------------------
-
-
 def test_what_is_written_is_read_back_equal(tmp_path):
     path = tmp_path / "file.json"
     for seed in range(40):
@@ -496,11 +480,9 @@ def test_what_is_written_is_read_back_equal(tmp_path):
 
 def test_names_beyond_ascii_are_read_back_equal(tmp_path):
     instance = Instance(
-        name="größer ≥ 1 😀",
-        tick_seconds=Fraction(1, 3),
-        machine=Machine(memory=None),
+        name="größer ≥ 1 😀", tick_seconds=Fraction(1, 3), machine=Machine(memory=None),
         requests=(Request(id='"quoted" \\ É', prompt=1, segments=(Segment(decode=1),), slo=Slo(tpot=Fraction(7, 3))),),
-    )
+    )  # fmt: skip
     write_text(tmp_path / "file.json", instance.to_json())
     assert read_instance(tmp_path / "file.json") == instance
 
@@ -575,18 +557,13 @@ def test_the_hash_changes_with_any_value():
 
 
 # --- the nouns in Python -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Machine(memory=6.0), "valid integer"),
-        (lambda: Segment(decode=True), "valid integer"),
-        (lambda: setattr(mars().machine, "memory", 7), "frozen"),
-        (lambda: mars().replace(machine=mars().machine.replace(memory=5)), "can never fit"),
-        (lambda: Batch(start="0"), "valid integer"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Machine(memory=6.0), "valid integer"),
+    (lambda: Segment(decode=True), "valid integer"),
+    (lambda: setattr(mars().machine, "memory", 7), "frozen"),
+    (lambda: mars().replace(machine=mars().machine.replace(memory=5)), "can never fit"),
+    (lambda: Batch(start="0"), "valid integer"),
+])  # fmt: skip
 def test_nouns_made_in_python_are_checked_alike(make, message):
     with pytest.raises(ValidationError, match=message):
         make()

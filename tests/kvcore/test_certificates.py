@@ -76,25 +76,22 @@ def test_the_objective_is_one():
         verify_certificate(MARS, proof_of_mars().replace(objective="beauty"))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"proof": {"kind": "belief"}}, "belief"),
-        ({"proof": {"kind": "prices"}}, "proof: kind 'prices' is not read, or no more; these are: 'alone', 'config"),
-        ({"proof": {"kind": "alone", "why": "trust me"}}, "unknown key"),
-        ({"bound": "28.0"}, "pattern"),
-        ({"bound": 28}, "string"),
-        ({"version": 2}, "less than or equal to 1"),
-        ({"instance_sha256": "no"}, "pattern"),
-        ({"proof": {"kind": "slot-dual", "scale": 0, "prices": {}}}, "greater than or equal to 1"),
-        ({"proof": {"kind": "slot-dual", "scale": 10**15, "prices": {}}}, "less than or equal to"),
-        ({"proof": {"kind": "slot-dual", "scale": 1, "prices": {"device": [-1]}}}, "greater than or equal to 0"),
-        ({"proof": {"kind": "slot-dual", "scale": 1, "prices": {"device": [0.5]}}}, "integer"),
-        ({"proof": {"kind": "slot-dual", "scale": 1, "prices": {"device": [True]}}}, "integer"),
-        ({"proof": {"kind": "events", "states": 0}}, "greater than or equal to 1"),
-        ({"proof": {"kind": "events", "states": 10**7}}, "less than or equal to 3000000"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"proof": {"kind": "belief"}}, "belief"),
+    ({"proof": {"kind": "prices"}}, "proof: kind 'prices' is not read, or no more; these are: 'alone', 'config"),
+    ({"proof": {"kind": "alone", "why": "trust me"}}, "unknown key"),
+    ({"bound": "28.0"}, "pattern"),
+    ({"bound": 28}, "string"),
+    ({"version": 2}, "less than or equal to 1"),
+    ({"instance_sha256": "no"}, "pattern"),
+    ({"proof": {"kind": "slot-dual", "scale": 0, "prices": {}}}, "greater than or equal to 1"),
+    ({"proof": {"kind": "slot-dual", "scale": 10**15, "prices": {}}}, "less than or equal to"),
+    ({"proof": {"kind": "slot-dual", "scale": 1, "prices": {"device": [-1]}}}, "greater than or equal to 0"),
+    ({"proof": {"kind": "slot-dual", "scale": 1, "prices": {"device": [0.5]}}}, "integer"),
+    ({"proof": {"kind": "slot-dual", "scale": 1, "prices": {"device": [True]}}}, "integer"),
+    ({"proof": {"kind": "events", "states": 0}}, "greater than or equal to 1"),
+    ({"proof": {"kind": "events", "states": 10**7}}, "less than or equal to 3000000"),
+])  # fmt: skip
 def test_what_is_no_certificate_file(changes, message):
     document = json.loads(proof_of_mars().to_json()) | changes
     with pytest.raises(BadInput, match=message) as caught:
@@ -142,30 +139,21 @@ def test_whoever_made_it_a_certificate_proves_at_most_the_optimum(part, least):
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
-
-
 def test_bound_writes_a_certificate_that_verify_accepts(tmp_path):
     file = tmp_path / "c.json"
-    shown = kvbound("bound", "mars-figure1", "--certificate", file)
-    assert "the best, 29 ticks, is by events" in shown.stdout
-    assert (
-        "valid: total-flow-time of mars-figure1 is at least 29 ticks"
-        in kvbound("verify", "mars-figure1", "--certificate", file).stdout
-    )
+    assert "the best, 29 ticks, is by events" in kvbound("bound", "mars-figure1", "--certificate", file).stdout
+    said = kvbound("verify", "mars-figure1", "--certificate", file).stdout
+    assert "valid: total-flow-time of mars-figure1 is at least 29 ticks" in said
     answer = json.loads(kvbound("verify", "mars-figure1", "--certificate", file, "--json", "-").stdout)
     assert (answer["valid"], answer["bound"], answer["kind"]) == (True, "29", "events")
 
 
-def test_bound_as_json():
-    row = json.loads(kvbound("bound", "mars-figure1", "--handling", "free", "--json", "-").stdout)
+def test_bound_as_json_and_a_certificate_of_free_calls(tmp_path):
+    asked = ("bound", "mars-figure1", "--handling", "free", "--certificate", file := tmp_path / "c.json")
+    row = json.loads(kvbound(*asked, "--json", "-").stdout)
     assert (row["status"], row["bound"], row["bound_kind"]) == ("bound-only", 27, "certificate")
     assert row["horizon"]["sufficient"]
     assert [rung["method"] for rung in row["ladder"]] == [way.label for way in CERTIFYING if way.label != "speed"]
-
-
-def test_a_certificate_of_free_calls_is_recognised(tmp_path):
-    file = tmp_path / "c.json"
-    kvbound("bound", "mars-figure1", "--handling", "free", "--certificate", file)
     assert "at least 27" in kvbound("verify", "mars-figure1", "--certificate", file).stdout
 
 
@@ -177,14 +165,11 @@ def test_a_false_certificate_fails(tmp_path):
     assert failed.stdout == "invalid: it claims 30, but proves 28 only\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["verify", "mars-figure1"], "--schedule S.json or --certificate C.json, one of them"),
-        (["verify", "mars-figure1", "--certificate", "no.json"], "no.json: cannot be read"),
-        (["bound", "mars-figure1", "--method", "magic"], "no bound is called 'magic'; there are auto, alone"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["verify", "mars-figure1"], "--schedule S.json or --certificate C.json, one of them"),
+    (["verify", "mars-figure1", "--certificate", "no.json"], "no.json: cannot be read"),
+    (["bound", "mars-figure1", "--method", "magic"], "no bound is called 'magic'; there are auto, alone"),
+])  # fmt: skip
 def test_bad_usage(arguments, message):
     done = kvbound(*arguments, code=2)
     assert message in done.stderr

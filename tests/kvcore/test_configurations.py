@@ -1,4 +1,4 @@
-"""Certificates of configurations: never above the optimum, and refused where wrong."""
+"""Which instances are rigid; certificates of their configurations: never above the optimum, and refused where wrong."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ import pytest
 from kvcore.certificates import Configurations, InvalidCertificate
 from kvcore.certificates.budget import Budget
 from kvcore.certificates.running import Running, TooMany
-from kvcore.rigid import kinds_of, memory_of
+from kvcore.rigid import RIGID as TAKEN
+from kvcore.rigid import kinds_of, memory_of, too_large
 from tests.support.build import instance as make
 from tests.support.build import request
 from tests.support.exhaustive import exhaustive_optimum
@@ -58,17 +59,14 @@ def test_memory_prices_are_paid_by_requests_outside():
     assert exhaustive_optimum(instance, FLOW)[0] == 6
 
 
-@pytest.mark.parametrize(
-    ("proof", "why"),
-    [
-        ({"starts": (3,)}, "prices for 1 requests, not 3"),
-        ({"starts": (3, 4, 0)}, "alike must have the same price; A has another"),
-        ({"starts": (3, None, 0)}, "alike must have the same price"),
-        ({"starts": (10**15, 10**15, 0)}, "too large"),
-        ({"starts": (0, 0, 0), "memory": (10**15,), "scale": 10**6}, None),
-        ({"starts": (10**9, 10**9, 0)}, "too many to look at"),
-    ],
-)
+@pytest.mark.parametrize(("proof", "why"), [
+    ({"starts": (3,)}, "prices for 1 requests, not 3"),
+    ({"starts": (3, 4, 0)}, "alike must have the same price; A has another"),
+    ({"starts": (3, None, 0)}, "alike must have the same price"),
+    ({"starts": (10**15, 10**15, 0)}, "too large"),
+    ({"starts": (0, 0, 0), "memory": (10**15,), "scale": 10**6}, None),
+    ({"starts": (10**9, 10**9, 0)}, "too many to look at"),
+])  # fmt: skip
 def test_prices_that_make_no_sense_are_refused(proof, why):
     instance = make(request("A", 2, 2), request("B", 2, 2), request("C", 1, 1), memory=4, **RIGID)
     made = Configurations(**({"memory": ()} | proof))
@@ -113,3 +111,30 @@ def test_requests_in_and_out_of_the_network_share_the_memory():
     assert memory_of(instance, kinds) == 14
     out = Configurations(memory=(), starts=(None,) * 8).value(instance, FLOW)
     assert out == sum(r.output for r in instance.requests)
+
+
+def declined(instance, objective):
+    return TAKEN.why_not("rigid", instance, objective)
+
+
+@pytest.mark.parametrize("why", ["chunked", "evict", "pause", "no hybrid"])
+def test_a_machine_that_is_not_rigid_is_refused(why):
+    change = {why.removeprefix("no "): not why.startswith("no ")}
+    instance = make(request("R1", 1, 2), memory=9, **(RIGID | change))
+    assert declined(instance, FLOW) == f"rigid is not proved with {why}"
+
+
+def test_calls_arrivals_and_objectives_that_are_not_rigid_are_refused():
+    calls = make(request("R1", 1, (1, 2, 0, "preserve"), 1), memory=9, **RIGID)
+    arrivals = make(request("R1", 1, 2), request("R2", 1, 2, arrival=1), memory=9, **RIGID)
+    tokens = arrivals.replace(machine=arrivals.machine.replace(batch_tokens=2))
+    assert "calls and preserve calls" in declined(calls, FLOW)
+    assert "arrivals and total-ttft" in declined(arrivals, "total-ttft")
+    assert "arrivals and batch_tokens" in declined(tokens, FLOW)
+    assert declined(arrivals, FLOW) is None
+    assert "makespan" in declined(make(request("R1", 1, 2), memory=9, **RIGID), "makespan")
+    assert declined(make(request("R1", 1, 2, arrival=4), memory=9, **RIGID), FLOW) is None
+
+
+def test_numbers_that_are_too_large_are_refused():
+    assert "too large" in too_large(make(request("R1", 1, 1, weight=10**9), memory=9, host_memory=0, **RIGID))

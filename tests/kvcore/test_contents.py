@@ -1,7 +1,5 @@
 """Prefixes that requests share: one spelling, R12 and R6, measures, and the optimum of tiny instances."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
@@ -51,8 +49,6 @@ THREE = shared(
 
 
 # --- one spelling ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("rows", "paths"),
     [
@@ -92,17 +88,14 @@ def test_nothing_of_it_is_written_without_contents() -> None:
     assert THREE.version == 2
 
 
-@pytest.mark.parametrize(
-    ("rows", "path", "error"),
-    [
-        ((("a", None, 1), ("a", None, 2)), ("a", 1), "two nodes of contents have the id a"),
-        ((("a", "b", 1), ("b", "a", 1)), ("a", 1), "the parents of node a form a circle"),
-        ((("a", "b", 1),), ("a", 1), "node a: no node has the id b of its parent"),
-        ((("a", None, 1),), ("b", 1), "request R1: its path ends in node b, which contents lack"),
-        ((("a", None, 1),), ("a", 2), "request R1: its path takes 2 blocks of node a, which has 1"),
-        ((("a", None, 9),), ("a", 4), "request R1: its path has 8 tokens, more than its peak of 7; a path takes at"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "path", "error"), [
+    ((("a", None, 1), ("a", None, 2)), ("a", 1), "two nodes of contents have the id a"),
+    ((("a", "b", 1), ("b", "a", 1)), ("a", 1), "the parents of node a form a circle"),
+    ((("a", "b", 1),), ("a", 1), "node a: no node has the id b of its parent"),
+    ((("a", None, 1),), ("b", 1), "request R1: its path ends in node b, which contents lack"),
+    ((("a", None, 1),), ("a", 2), "request R1: its path takes 2 blocks of node a, which has 1"),
+    ((("a", None, 9),), ("a", 4), "request R1: its path has 8 tokens, more than its peak of 7; a path takes at"),
+])  # fmt: skip
 def test_what_is_wrong_with_contents(rows: tuple[Any, ...], path: tuple[str, int], error: str) -> None:
     with pytest.raises(ValueError, match=error):
         shared(request("R1", 7, 1, path=path), tree=rows, block=2)
@@ -114,8 +107,6 @@ def test_same_batch_takes_contents() -> None:
 
 
 # --- R6 and R12 ------------------------------------------------------------------------------------------------------
-
-
 def verdict(on: Instance, *batches: Batch) -> Trace:
     trace = verify_schedule(on, schedule(on, *batches))
     assert verify_schedule(on, schedule(on, *batches), plain=True).runs == trace.runs or on is not THREE
@@ -152,16 +143,13 @@ def refused(on: Instance, *batches: Batch, rule: int, at: int, says: str) -> Non
         assert (caught.value.rule, caught.value.batch) == (rule, at)
 
 
-@pytest.mark.parametrize(
-    ("forgotten", "says"),
-    [
-        ({"tools": 2}, "forget of 2 blocks of node tools, 1 are resident"),
-        ({"tools": 0}, "forget of 0 blocks of node tools, 1 are resident"),
-        ({"question": 1}, "forget leaves 0 blocks of node question, requests hold 1"),
-        ({"system": 1}, "forget leaves 1 blocks of node system, requests hold 2"),
-        ({"tools": 1, "system": 1}, "forget leaves 1 blocks of node system, requests hold 2"),
-    ],
-)
+@pytest.mark.parametrize(("forgotten", "says"), [
+    ({"tools": 2}, "forget of 2 blocks of node tools, 1 are resident"),
+    ({"tools": 0}, "forget of 0 blocks of node tools, 1 are resident"),
+    ({"question": 1}, "forget leaves 0 blocks of node question, requests hold 1"),
+    ({"system": 1}, "forget leaves 1 blocks of node system, requests hold 2"),
+    ({"tools": 1, "system": 1}, "forget leaves 1 blocks of node system, requests hold 2"),
+])  # fmt: skip
 def test_r12_forget(forgotten: dict[str, int], says: str) -> None:
     roomy = THREE.replace(machine=THREE.machine.replace(memory=14))
     refused(roomy, FIRST, SECOND, LAST.replace(forget=forgotten), rule=12, at=2, says=says)
@@ -183,16 +171,13 @@ def test_unknown_nodes_and_a_batch_of_forgets_alone_break_r10() -> None:
     refused(THREE, FIRST, nobody, rule=10, at=1, says="reuse: the instance has no such request")
 
 
-@pytest.mark.parametrize(
-    ("work", "reuse", "says"),
-    [
-        ({"R2": 2}, {"R3": 4, "R2": 4}, "request R3: reuse without work"),
-        ({"R3": 1}, {"R3": 6}, "reuse up to token 6, for which blocks of node question are not resident"),
-        ({"R3": 4}, {"R3": 3}, "reuse of 3 tokens up to token 3; it ends at a multiple of 2 up to 6"),
-        ({"R3": 7}, {"R3": 0}, "reuse of 0 tokens up to token 0; it ends at a multiple of 2 up to 6"),
-        ({"R2": 1}, {"R2": 6}, "reuse of 6 tokens up to token 6; it ends at a multiple of 2 up to 4"),
-    ],
-)
+@pytest.mark.parametrize(("work", "reuse", "says"), [
+    ({"R2": 2}, {"R3": 4, "R2": 4}, "request R3: reuse without work"),
+    ({"R3": 1}, {"R3": 6}, "reuse up to token 6, for which blocks of node question are not resident"),
+    ({"R3": 4}, {"R3": 3}, "reuse of 3 tokens up to token 3; it ends at a multiple of 2 up to 6"),
+    ({"R3": 7}, {"R3": 0}, "reuse of 0 tokens up to token 0; it ends at a multiple of 2 up to 6"),
+    ({"R2": 1}, {"R2": 6}, "reuse of 6 tokens up to token 6; it ends at a multiple of 2 up to 4"),
+])  # fmt: skip
 def test_r12_reuse(work: dict[str, int], reuse: dict[str, int], says: str) -> None:
     lazy = THREE.replace(requests=(*THREE.requests[:1], request("R2", 7, 1, path=("system", 2)), THREE.requests[2]))
     refused(lazy, FIRST, Batch(start=7, work=work, reuse=reuse), rule=12, at=1, says=says)
@@ -292,8 +277,6 @@ def test_dropping_half_a_shared_block_takes_memory() -> None:
 
 
 # --- random tiny instances -------------------------------------------------------------------------------------------
-
-
 def drawn(seed: int) -> Instance:
     profile = [*PROFILES.values()][seed % len(PROFILES)] | {"requests": 2, "memory": ("largest", "largest", "between")}
     return with_contents(random.Random(seed), tiny_instance(seed, **profile))
@@ -359,19 +342,14 @@ def test_retained_blocks_are_those_of_the_second_referee_that_no_request_holds()
         on = drawn(seed)
         with suppress(TooManyStates):
             trace = verify_schedule(on, exhaustive_optimum(on, "total-flow-time", max_states=60)[1])
-            world = World(on)
+            world, block = World(on), on.machine.block
             for batch, run in zip(trace.schedule.batches, trace.runs, strict=True):
                 world.step(world.execution, batch)
-                held = {each for life in world.lives.values() for each in life.state.had(life.device, on.machine.block)}
-                free = len(world.execution.resident - held) * on.machine.block
-                assert run.retained_after == free
-                assert (
-                    run.device_after
-                    == free
-                    + len(held) * on.machine.block
-                    + sum(life.state.private(life.device, world.execution.machine) for life in world.lives.values())
-                    * on.machine.block
-                )
+                lives = world.lives.values()
+                held = {each for life in lives for each in life.state.had(life.device, block)}
+                private = sum(life.state.private(life.device, world.execution.machine) for life in lives)
+                free = len(world.execution.resident - held) * block
+                assert (run.retained_after, run.device_after) == (free, free + (len(held) + private) * block)
                 seen.add(free)
     assert len(seen) > 2
 
@@ -390,8 +368,6 @@ def test_the_second_referee_reads_the_one_spelling_and_declines_most_proofs() ->
 
 
 # --- who does not take them ------------------------------------------------------------------------------------------
-
-
 def test_what_would_lose_contents_declines_them() -> None:
     unit = shared(request("R1", 7, 1, path=("a", 1)), tree=(("a", None, 1),), cost=None)
     with pytest.raises(BadInput, match="requests share contents in blocks, which have no coarse form"):
@@ -403,8 +379,6 @@ def test_what_would_lose_contents_declines_them() -> None:
 
 
 # --- what users see --------------------------------------------------------------------------------------------------
-
-
 def test_what_is_shared_is_shown() -> None:
     trace = verdict(THREE, FIRST, SECOND, LAST)
     rows = {row[0]: row[1] for row in wasted_cells(trace).rows}

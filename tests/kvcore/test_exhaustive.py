@@ -107,13 +107,9 @@ def test_gives_up_with_a_clear_error():
 # --- the worked examples ---------------------------------------------------------------------------------------------
 
 MARS_OPTIMA = {
-    "makespan": (14, 11),
-    "busy-time": (12, 11),
-    "total-flow-time": (29, 27),
-    "max-flow-time": (14, 11),
-    "total-ttft": (6, 6),
-    "normalized-latency": (9, Fraction(25, 3)),
-}
+    "makespan": (14, 11), "busy-time": (12, 11), "total-flow-time": (29, 27), "max-flow-time": (14, 11),
+    "total-ttft": (6, 6), "normalized-latency": (9, Fraction(25, 3)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("objective", MARS_OPTIMA)
@@ -135,14 +131,11 @@ def test_mars_figure_1_needs_no_swap_and_no_discard():
     assert max(flow.values()) == flow["discard", "discard", "discard"] == 38
 
 
-@pytest.mark.parametrize(
-    ("I", "busy", "batches", "evictions", "without"),
-    [
-        (1, 40_918_414, 11, 4, 53_902_760),
-        pytest.param(2, 46_521_305, 13, 3, 54_150_572, marks=pytest.mark.slow),
-        pytest.param(4, 49_803_714, 14, 2, 54_646_328, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("I", "busy", "batches", "evictions", "without"), [
+    (1, 40_918_414, 11, 4, 53_902_760),
+    pytest.param(2, 46_521_305, 13, 3, 54_150_572, marks=pytest.mark.slow),
+    pytest.param(4, 49_803_714, 14, 2, 54_646_328, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_infermax_figure_15_evicts(I, busy, batches, evictions, without):  # noqa: E741
     figure = builtin_instance(f"infermax-figure15:I={I}")
     value, schedule = exhaustive_optimum(figure, "busy-time")

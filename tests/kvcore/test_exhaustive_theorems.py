@@ -11,7 +11,6 @@ import pytest
 
 from kvcore import OBJECTIVES, Cost, CostFunction, objective_value, verify_schedule
 from tests.support import build
-from tests.support.boundaries import find
 from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import exhaustive_optimum
 from tests.support.few import few
@@ -81,8 +80,6 @@ def test_a_relaxation_never_costs(name, seeds):
 
 
 # --- arrivals, durations, ticks --------------------------------------------------------------------------------------
-
-
 def test_earlier_arrivals_delay_nobody():
     # The same schedule is legal. A flow time grows by what its arrival moved, and by no more.
     for seed in few(range(24)):
@@ -137,8 +134,6 @@ def test_starts_between_events_help_no_objective_without_a_tpot_slo():
 
 
 # --- symmetry --------------------------------------------------------------------------------------------------------
-
-
 def test_the_order_of_the_requests_does_not_matter():
     for seed in few(range(16)):
         instance, objective = tiny_instance(seed, **SMALL | {"requests": 3, "calls": 0}), NAMES[seed % len(NAMES)]
@@ -146,16 +141,7 @@ def test_the_order_of_the_requests_does_not_matter():
         assert optimum(backwards, objective) == optimum(instance, objective), (seed, objective)
 
 
-def test_requests_that_are_alike_may_be_kept_in_order():
-    for seed in few(range(16)):
-        instance, objective = tiny_instance(seed, **SMALL | {"calls": 0}), NAMES[seed % len(NAMES)]
-        twins = instance.replace(requests=tuple(instance.requests[0].replace(id=id) for id in ("A", "B", "C")))
-        assert find(twins, objective).bound == optimum(twins, objective), (seed, objective)
-
-
 # --- between objectives ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_objectives_agree_with_each_other(seed):
     instance = tiny_instance(seed, **SMALL)

@@ -50,23 +50,12 @@ from tests.kvcore.test_configurations import OBJECTIVES as STARTS
 from tests.kvcore.test_configurations import random_proof
 from tests.kvcore.test_late_windows import LATE, MANY, urgent
 from tests.kvcore.test_slots_certificate import drawn as slotted
+from tests.support import random_proofs
 from tests.support.build import instance, request
 from tests.support.contents import with_contents
 from tests.support.drawer import LAID, PROFILES, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum, least_percentile
 from tests.support.few import ALL
-from tests.support.random_proofs import (
-    random_division,
-    random_dual,
-    random_enumeration,
-    random_events,
-    random_in_order,
-    random_late_windows,
-    random_slots,
-    random_speed,
-    random_tail,
-    with_lines,
-)
 from tests.support.rigid import RIGID, rigid
 
 Drawn = tuple[Instance, str]
@@ -76,7 +65,7 @@ STEPS = 3 * 10**6
 """Those of `library/check.py`."""
 SEARCHES = (Enumeration, Events, Fresh, LateTail, Slots)
 """Kinds of which one checker may look further than the other."""
-EVERY = {Enumeration: 3, Events: 9, Fresh: 2}
+EVERY = {Enumeration: 4, Events: 9, Fresh: 2}
 """Of how many proofs `library/check.py` looks at one, as it would look at the others in the same way."""
 
 
@@ -132,10 +121,8 @@ def on_paths(kind):
 
 
 DRAWERS = {
-    Alone: in_turn(
-        on_paths(tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True))),
-        tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True), **LAID),
-    ),
+    Alone: in_turn(on_paths(tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True))),
+                   tiny([*OBJECTIVES, *NAMES], drop_and_work=(False, True), **LAID)),
     Shares: in_turn(on_paths(tiny([*OBJECTIVES])), tiny([*OBJECTIVES], **LAID)),
     LateWindows: on_paths(urgently),
     LateTail: on_paths(lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)])),
@@ -148,7 +135,7 @@ DRAWERS = {
     Events: tiny([*OBJECTIVES]),
     Enumeration: in_turn(sharing, tiny([*OBJECTIVES], **LAID)),
     Fresh: in_turn(tiny(SUMS), *map(ordered, (of_fresh.drawn, of_fresh.tight, of_fresh.cut, of_fresh.gapped))),
-}
+}  # fmt: skip
 
 
 def fresh(draw, instance):
@@ -164,29 +151,29 @@ def proofs(kind, draw, instance, objective, best):
     drawers = {
         Alone: Alone,
         Pairs: Pairs,
-        Shares: lambda: Shares(**random_division(draw, instance)),
-        InOrder: lambda: random_in_order(draw, instance),
-        LateWindows: lambda: random_late_windows(draw, instance),
-        LateTail: lambda: random_tail(draw, instance, objective),
-        Speed: lambda: random_speed(draw, instance).replace(
+        Shares: lambda: Shares(**random_proofs.random_division(draw, instance)),
+        InOrder: lambda: random_proofs.random_in_order(draw, instance),
+        LateWindows: lambda: random_proofs.random_late_windows(draw, instance),
+        LateTail: lambda: random_proofs.random_tail(draw, instance, objective),
+        Speed: lambda: random_proofs.random_speed(draw, instance).replace(
             within=draw.choice((int(best), draw.randint(0, int(best)))) if objective == "max-flow-time" else 0),
-        SlotDual: lambda: random_dual(draw, instance, objective),
-        Events: lambda: random_events(draw).replace(free_drops=draw.random() < 0.5),
-        Enumeration: lambda: random_enumeration(draw),
+        SlotDual: lambda: random_proofs.random_dual(draw, instance, objective),
+        Events: lambda: random_proofs.random_events(draw).replace(free_drops=draw.random() < 0.5),
+        Enumeration: lambda: random_proofs.random_enumeration(draw),
         Configurations: lambda: random_proof(instance, objective, draw),
     }  # fmt: skip
     if kind is Slots:
         target = int(best * scale_of(instance.requests, objective))
         for more in (0, 1):
             for strict in (False, True):
-                yield random_slots(draw, instance, objective, target + more, strict)
+                yield random_proofs.random_slots(draw, instance, objective, target + more, strict)
     elif kind is Fresh:
         yield from fresh(draw, instance)
     else:
         for _ in range({Alone: 1, Pairs: 1, Configurations: 12}.get(kind, 3)):
             yield (proof := drawers[kind]())
             if isinstance(proof, Speed):
-                yield with_lines(draw, instance, proof)
+                yield random_proofs.with_lines(draw, instance, proof)
         if kind is Events:
             yield from (Events(states=20_000), Events(states=20_000, free_drops=True))
         if kind is Enumeration:
@@ -281,8 +268,6 @@ def test_each_two_features_that_a_proof_takes_were_met_together(kind):
 
 
 # --- what is new ------------------------------------------------------------------------------------------------------
-
-
 class NewMachine(Machine):
     """A machine with a switch that nobody has heard of."""
 
@@ -380,16 +365,12 @@ def test_what_is_new_is_declined_by_searches_for_schedules():
         assert (neighbourhoods.why_not(asked, "total-flow-time") is None) is taken
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"requests": (NewRequest(id="A", prompt=1, segments=(Segment(decode=1),)),)},
-        {"requests": (request("A", 1, (1, 1, 0, "preserve"), 1).model_copy(update={"segments": (
-            Segment.model_construct(decode=1, call=Call.model_construct(duration=1, returns=0, handling="compress")),
-            Segment(decode=1))}),)},
-    ],
-    ids=["a field of a request", "a handling"],
-)  # fmt: skip
+@pytest.mark.parametrize("changes", [
+    {"requests": (NewRequest(id="A", prompt=1, segments=(Segment(decode=1),)),)},
+    {"requests": (request("A", 1, (1, 1, 0, "preserve"), 1).model_copy(update={"segments": (
+        Segment.model_construct(decode=1, call=Call.model_construct(duration=1, returns=0, handling="compress")),
+        Segment(decode=1))}),)},
+], ids=["a field of a request", "a handling"])  # fmt: skip
 def test_what_else_is_new(changes):
     assert Feature.UNNAMED in features(PLAIN.model_copy(update=changes), "makespan")
 

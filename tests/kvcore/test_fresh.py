@@ -365,26 +365,17 @@ def test_the_other_checker_agrees():
         both_take(tiny, Fresh(labels=look.labels, fee=fee), look.bound, objective)
 
 
-@pytest.mark.parametrize(
-    ("large", "objective", "message"),
-    [
-        (instance(*[request(f"R{i}", 1, 1) for i in range(9)]), FLOW, "8 requests at the most"),
-        (instance(request("R", 1, 10**6 + 1)), FLOW, "1000000 tokens to generate at the most"),
-        (instance(request("R", 1, 2)), "makespan", "fresh is not proved with makespan"),
-        (
-            instance(request("R", 1, 2, weight=10**15), cost=(CostFunction(busy=10**6),)),
-            "weighted-flow-time",
-            "too large to be added up",
-        ),
-        (instance(request("R", 1, 2), cost=(CostFunction(busy=10**15, divisor=10**15),)), FLOW, None),
-        (instance(request("R", 1, 9, arrival=10**15), cost=(CostFunction(divisor=10**15),)), FLOW, "too large"),
-        (
-            instance(request("R", 1, *[(1, 0, 10**15, "free")] * 9300, 1), cost=(CostFunction(generated=1),)),
-            FLOW,
-            "too large to be added up",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("large", "objective", "message"), [
+    (instance(*[request(f"R{i}", 1, 1) for i in range(9)]), FLOW, "8 requests at the most"),
+    (instance(request("R", 1, 10**6 + 1)), FLOW, "1000000 tokens to generate at the most"),
+    (instance(request("R", 1, 2)), "makespan", "fresh is not proved with makespan"),
+    (instance(request("R", 1, 2, weight=10**15), cost=(CostFunction(busy=10**6),)), "weighted-flow-time",
+     "too large to be added up"),
+    (instance(request("R", 1, 2), cost=(CostFunction(busy=10**15, divisor=10**15),)), FLOW, None),
+    (instance(request("R", 1, 9, arrival=10**15), cost=(CostFunction(divisor=10**15),)), FLOW, "too large"),
+    (instance(request("R", 1, *[(1, 0, 10**15, "free")] * 9300, 1), cost=(CostFunction(generated=1),)), FLOW,
+     "too large to be added up"),
+])  # fmt: skip
 def test_large_instances_are_refused_at_once(large, objective, message):
     proof = Fresh(labels=Most.labels if message else 10, target=2**58)
     if message is None:

@@ -186,13 +186,10 @@ def test_compiled_it_does_the_same():
         assert ends[0][1].bound == (10**6 if optimum(p) is None else optimum(p))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda p, f, one, other: f.cost[one] <= f.cost[other] and f.labels.left[one] == f.labels.left[other],
-        lambda *_: True,
-    ],
-)
+@pytest.mark.parametrize("wrong", [
+    lambda p, f, one, other: f.cost[one] <= f.cost[other] and f.labels.left[one] == f.labels.left[other],
+    lambda *_: True,
+])  # fmt: skip
 def test_labels_that_cover_too_much_lose_the_optimum(wrong):
     """Planted: of two paths the cheaper one covers, whatever it took of the budget."""
     labels = plain(LABELS)

@@ -59,18 +59,14 @@ def test_rules_6_and_7_count_windows():
     assert [batch.device for batch in found.batches] == [35, 0, 28, 29]
 
 
-@pytest.mark.parametrize(
-    ("made", "says"),
-    [
-        (KvLayout, "a layout has a state or a group"),
-        (lambda: Machine(memory=9, layout=SLIDING, partial=True), "with a layout KV moves as a whole: partial is"),
-        (lambda: laid(28), "its last token needs 7 tokens of KV .29 blocks of 1., memory is 28"),
-        (lambda: laid(40, host=26, handling="swap"), "call 1 swaps out 27 tokens, host_memory is 26"),
-        (lambda: laid(40).replace(contents=(Node(id="x", blocks=1),), requests=(request("A", 2, 1, path=("x", 1)),)),
-         "contents and a layout of KV are not for one instance"),
-    ],
-    ids=["empty", "partial", "memory", "host", "contents"],
-)  # fmt: skip
+@pytest.mark.parametrize(("made", "says"), [
+    (KvLayout, "a layout has a state or a group"),
+    (lambda: Machine(memory=9, layout=SLIDING, partial=True), "with a layout KV moves as a whole: partial is"),
+    (lambda: laid(28), "its last token needs 7 tokens of KV .29 blocks of 1., memory is 28"),
+    (lambda: laid(40, host=26, handling="swap"), "call 1 swaps out 27 tokens, host_memory is 26"),
+    (lambda: laid(40).replace(contents=(Node(id="x", blocks=1),), requests=(request("A", 2, 1, path=("x", 1)),)),
+     "contents and a layout of KV are not for one instance"),
+], ids=["empty", "partial", "memory", "host", "contents"])  # fmt: skip
 def test_what_does_not_go_together_is_refused(made, says):
     with pytest.raises(ValueError, match=says):
         made()

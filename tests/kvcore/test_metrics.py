@@ -91,15 +91,10 @@ def test_memory_curve_by_hand():
     assert by_hand().memory_curve() == curve
 
 
-@pytest.mark.parametrize(
-    ("slo", "at", "below"),
-    [
-        ("ttft", 2, 1),
-        ("latency", 13, 12),
-        ("tpot", Fraction(11), Fraction(109, 10)),
-        ("normalized_latency", Fraction(13, 2), Fraction(6499, 1000)),
-    ],
-)
+@pytest.mark.parametrize(("slo", "at", "below"), [
+    ("ttft", 2, 1), ("latency", 13, 12), ("tpot", Fraction(11), Fraction(109, 10)),
+    ("normalized_latency", Fraction(13, 2), Fraction(6499, 1000)),
+])  # fmt: skip
 def test_a_request_at_its_slo_is_not_late_and_one_above_it_is(slo, at, below):
     assert objective_value(by_hand(Slo(**{slo: at})), "late-requests") == 0
     assert objective_value(by_hand(Slo(**{slo: below})), "late-requests") == 1
@@ -197,8 +192,6 @@ def test_the_states_at_a_boundary_that_is_none():
 
 
 # --- MARS, Figure 1 ----------------------------------------------------------------------------------------------
-
-
 def memory_per_tick(trace):
     curve = dict(trace.memory_curve())
     memory = []

@@ -8,7 +8,9 @@ import random
 import pytest
 
 from kvcore import Batch, InvalidSchedule, Schedule, verify_schedule
+from kvcore.certificates import SlotPrices
 from kvcore.certificates.options import Load, RequestOptions
+from kvcore.limits import LIMITS, Use, use_of
 from tests.support.drawer import PROFILES, tiny_instance
 from tests.support.few import few
 
@@ -105,3 +107,24 @@ def test_the_referee_and_the_options_allow_the_same_batches(profile):
     counts = [compare(seed, profile, samples=25) for seed in few(range(300), 60)]
     assert sum(accepted for accepted, _ in counts) > 50
     assert sum(refused for _, refused in counts) > 50
+
+
+def test_an_option_takes_of_each_limit_what_a_batch_of_it_does():
+    seen = set()
+    for seed in few(range(60)):
+        instance, draw = tiny_instance(seed), random.Random(seed)
+        for request in instance.requests:
+            rules = RequestOptions(instance.machine, request)
+            state = rules.start()
+            for _ in range(10):
+                state = state.after(10**6)
+                *_, load, end = draw.choice([*rules.options(state)])
+                batch = use_of(load.tokens, load.decode_requests, load.prefill_requests, load.blocks, load.host)
+                assert load.shared == tuple(getattr(batch, limit.column) for limit in LIMITS)
+                seen |= {column for column, taken in zip(Use._fields, batch, strict=True) if taken}
+                state = end
+    assert seen == set(Use._fields)
+
+
+def test_prices_of_slots_have_a_row_for_each_limit():
+    assert tuple(SlotPrices.model_fields) == ("since", *(limit.name for limit in LIMITS))

@@ -1,12 +1,10 @@
 """Two requests at a time: what their contexts forbid, by hand; never above the optimum; and the second checker."""
 
-import json
-
 import pytest
 
 import kvbound as kv
 from kvcore import Call, Instance, Machine, Request, Segment
-from kvcore.certificates import InvalidCertificate, Pairs, certify, pairs
+from kvcore.certificates import InvalidCertificate, Pairs, pairs
 from kvcore.metrics import SUMS
 from tests.support.drawer import tiny_instance
 
@@ -57,26 +55,16 @@ def test_contexts_beyond_all_memory_of_this_world_are_still_compared():
         assert Pairs().value(instance(*huge, memory=memory), FLOW) == value
 
 
-@pytest.mark.parametrize(
-    ("changes", "objective", "message"),
-    [
-        ({}, "makespan", "pairs is not proved with makespan"),
-        ({"requests": (request("A", 1, 1),)}, FLOW, "two requests"),
-        ({"requests": (request("A", 1, 10**6), request("B", 1, 10**6))}, FLOW, "too long"),
-        ({"cost": kv.Cost((kv.CostFunction(busy=2),))}, FLOW, "pairs is not proved with batches of several ticks"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "objective", "message"), [
+    ({}, "makespan", "pairs is not proved with makespan"),
+    ({"requests": (request("A", 1, 1),)}, FLOW, "two requests"),
+    ({"requests": (request("A", 1, 10**6), request("B", 1, 10**6))}, FLOW, "too long"),
+    ({"cost": kv.Cost((kv.CostFunction(busy=2),))}, FLOW, "pairs is not proved with batches of several ticks"),
+])  # fmt: skip
 def test_what_it_declines(changes, objective, message):
     two = instance(request("A", 1, 1), request("B", 1, 1), memory=None).replace(**changes)
     with pytest.raises(InvalidCertificate, match=message):
         Pairs().value(two, objective)
-
-
-def test_the_ladder_has_it():
-    two = instance(request("A", 2, 4), request("B", 2, 4))
-    rung = kv.bound(two, method="pairs")
-    assert rung.bound == 10
-    assert json.loads(certify(two, FLOW, Pairs()).to_json())["proof"] == {"kind": "pairs"}
 
 
 def test_ticks_are_counted_before_they_are_laid_out():

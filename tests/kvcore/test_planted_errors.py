@@ -40,21 +40,19 @@ def asked(slots=False):
     return [each for each in every if not slots or Slots.takes.why_not("slots", each.instance, each.objective) is None]
 
 
-def survivors(mutants, is_wrong, monkeypatch, **options):
+def survivors(mutants, is_wrong, monkeypatch, questions):
     """Return the errors with which every question is answered rightly."""
 
     def is_caught(mutant):
         with monkeypatch.context() as patch:
             patch.setattr(*mutant)
-            return any(map(is_wrong, asked(**options)))
+            return any(map(is_wrong, questions))
 
-    assert not any(map(is_wrong, asked(**options)))
+    assert not any(map(is_wrong, questions))
     return [name for name, mutant in mutants.items() if not is_caught(mutant)]
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
-
-
 def led(change):
     """Return a patch of the states to which options lead."""
     return after(RequestGraph, "_steps", lambda steps, *_: ((o, end if o is None else change(end)) for o, end in steps))
@@ -72,8 +70,6 @@ GRAPH = {
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
-
-
 def ends_wrongly(asked):
     """Whether the search does not end with the optimum and a schedule of that value."""
     try:
@@ -123,12 +119,10 @@ EVENTS = {
 
 
 def test_errors_in_the_search_over_batch_boundaries_are_caught(monkeypatch):
-    assert survivors(EVENTS | GRAPH, ends_wrongly, monkeypatch) == []
+    assert survivors(EVENTS | GRAPH, ends_wrongly, monkeypatch, asked()) == []
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
-
-
 def proves_wrongly(asked):
     """Whether random prices prove more than the optimum, or not the optimum."""
     target = int(asked.optimum * scale_of(asked.instance.requests, asked.objective))
@@ -144,29 +138,32 @@ def proves_wrongly(asked):
     return False
 
 
-SLOTS = {
+LOCAL = {
     **{f"{limit.name} {step:+d}": after(slot_graph, "limits_of", moved(k, step))
        for k, limit in enumerate(LIMITS) for step in (1, -1)},
+    "what ends is free": after(LocalGraphs, "_ends", lambda ends, *_: ends & False),
+    "all weigh the same": after(LocalGraphs, "rate_of", lambda rate, *_: min(rate, 1)),
+    "calls take no time": after(
+        LocalGraphs, "_timed", lambda request, *_: request.with_calls(lambda call: call.replace(duration=0))),
+    "all states are as good": after(slot_graph, "simulation", lambda good, *_: np.ones_like(good)),
+    "worse states are as good": after(slot_graph, "simulation", lambda good, *_: good.T.copy()),
+    "options are lost": after(slot_graph, "kept_options", lambda kept, *_: kept & (np.arange(len(kept)) % 7 > 0)),
+}  # fmt: skip
+"""Of the graphs that the search over slots and its dual have."""
+SLOTS = {
     **{f"{limit.name} does not bind":
        after(LocalGraphs, "_binding", lambda row, *_, k=k: np.where(k == PLACES, -1, row))
        for k, limit in enumerate(LIMITS)},
     "prices of what does not bind": (LocalGraphs, "folded", lambda self, prices: prices),
     "prices are not paid": after(SlotSearch, "_supply", lambda supply, *_: supply // 2),
     "values": after(slot_search, "values", lambda values, *_: values + 1),
-    "what ends is free": after(LocalGraphs, "_ends", lambda ends, *_: ends & False),
     "what works ends": after(LocalGraphs, "_ends", lambda ends, self, *_: ends | [o.work > 0 for o in self.options]),
-    "all weigh the same": after(LocalGraphs, "rate_of", lambda rate, *_: min(rate, 1)),
     "all is there at once": after(LocalGraphs, "_timed", lambda request, *_: request.replace(arrival=0)),
-    "calls take no time": after(
-        LocalGraphs, "_timed", lambda request, *_: request.with_calls(lambda call: call.replace(duration=0))),
     "deadlines": after(LocalGraphs, "deadlines", lambda ticks, *_: [tick - 1 for tick in ticks]),
     "base": after(LocalGraphs, "base", lambda base, *_: base - 1),
-    "all states are as good": after(slot_graph, "simulation", lambda good, *_: np.ones_like(good)),
-    "worse states are as good": after(slot_graph, "simulation", lambda good, *_: good.T.copy()),
-    "options are lost": after(slot_graph, "kept_options", lambda kept, *_: kept & (np.arange(len(kept)) % 7 > 0)),
     "states are lost": after(slot_search, "dominated", lambda cut, *_: cut | (np.arange(len(cut)) > 0)),
 }  # fmt: skip
 
 
 def test_errors_in_the_search_over_slots_are_caught(monkeypatch):
-    assert survivors(SLOTS | GRAPH, proves_wrongly, monkeypatch, slots=True) == []
+    assert survivors(SLOTS | LOCAL | GRAPH, proves_wrongly, monkeypatch, asked(slots=True)) == []

@@ -1,7 +1,5 @@
 """Bounds of requests that share prefixes: cases in which plausible ones are false, errors planted, and random ones."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
@@ -84,8 +82,6 @@ def test_no_bound_is_false_where_plausible_ones_are(name: str) -> None:
 
 
 # --- errors planted: each condition of the theorem is needed ----------------------------------------------------------
-
-
 def steps_with(change: Callable[[Any], None]) -> Callable[[pytest.MonkeyPatch], None]:
     """Return what lets steps be changed once they are made."""
 
@@ -157,18 +153,13 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED = {
-    "shares_parts": steps_with(counted_from_free),
-    "shares_prefill_requests": steps_with(counted_from_free),
-    "shares_plain_first": steps_with(never_prefilled_after_a_hit),
-    "shares_no_partial": steps_with(only_drops_of_all),
+    "shares_parts": steps_with(counted_from_free), "shares_prefill_requests": steps_with(counted_from_free),
+    "shares_plain_first": steps_with(never_prefilled_after_a_hit), "shares_no_partial": steps_with(only_drops_of_all),
     "shares_returns": steps_with(nothing_is_returned_by_others),
-    "shares_unchunked_pairs": steps_with(no_decode_without_chunks),
-    "shares_kept_sum": all_is_chargeable,
-    "shares_reads": first_tokens_read,
-    "shares_prefill_tokens": held_once,
-    "shares_memory": steps_with(all_memory_is_its_own),
-    "speed_alike": groups,
-}
+    "shares_unchunked_pairs": steps_with(no_decode_without_chunks), "shares_kept_sum": all_is_chargeable,
+    "shares_reads": first_tokens_read, "shares_prefill_tokens": held_once,
+    "shares_memory": steps_with(all_memory_is_its_own), "speed_alike": groups,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -189,8 +180,6 @@ def test_a_hit_makes_a_decode_on_less() -> None:
 
 
 # --- prefixes ---------------------------------------------------------------------------------------------------------
-
-
 def test_prefixes_by_hand() -> None:
     """Blocks of 2: of the system's 2 and the tools' 1 the first pays for 2, as the third needs its own last one."""
     requests = (
@@ -234,8 +223,6 @@ def test_contents_of_its_own_change_no_bound_where_nothing_is_lost() -> None:
 
 
 # --- random ones ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.model_fields["kind"].default)
 def test_no_random_proof_is_above_the_optimum(kind: type[Proof]) -> None:
     seen, proved = Counter[str](), 0

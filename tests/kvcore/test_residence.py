@@ -1,7 +1,5 @@
 """What is resident of contents and for whom, what reuses save, and what becomes of contents that calls start with."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from contextlib import suppress
@@ -111,8 +109,6 @@ def step_of(trace: Trace, j: int, i: int) -> Step:
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
-
-
 def test_contents_of_a_call_that_discards_are_kept() -> None:
     hit = Batch(start=6, work={"B": 1}, reuse={"B": 3}, drop={"A": 4})
     trace = called(hit, Batch(start=25, work={"A": 1}, reuse={"A": 4}))

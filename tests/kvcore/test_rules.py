@@ -256,8 +256,6 @@ def test_the_garbage_collector_is_left_as_it_was(enabled):
 
 
 # --- boundaries where schedulers err -----------------------------------------------------------------------------
-
-
 def test_a_prompt_of_one_token_and_one_output():
     trace = passes(instance(request("A", 1, 1), memory=1, batch_tokens=1), batch(0, A=1))
     assert trace.requests[0].completion == 1

@@ -35,6 +35,7 @@ class Quick(SlotOptions):
 
 QUICK = Quick(root_rounds=100)
 """Few subgradients, and further prices from five states on: tiny instances then have several vectors."""
+MARS = builtin_instance("mars-figure1")
 TAKEN = [objective for objective in OBJECTIVES if objective != "late-requests"]
 
 
@@ -42,10 +43,6 @@ def drawn(seed):
     draw = random.Random(seed)
     fixed = PROFILES[draw.choice(list(PROFILES))] | {"cost": "unit", "requests": 2}
     return tiny_instance(seed, **fixed), draw.choice(TAKEN)
-
-
-def figure1():
-    return builtin_instance("mars-figure1")
 
 
 def proof_of(instance, objective="total-flow-time"):
@@ -56,7 +53,7 @@ def proof_of(instance, objective="total-flow-time"):
 
 @pytest.mark.parametrize(("free", "optimum"), [(False, 29), (True, 27)])
 def test_figure_1_of_mars_is_certified(free, optimum):
-    instance = figure1().with_free_calls() if free else figure1()
+    instance = MARS.with_free_calls() if free else MARS
     proof = proof_of(instance)
     assert verify_certificate(instance, certify(instance, "total-flow-time", proof)) == optimum
     with pytest.raises(InvalidCertificate, match=f"its search finds an end at {optimum}, below {optimum + 1}"):
@@ -156,7 +153,7 @@ def refused(proof, instance, objective="total-flow-time"):
 
 
 def test_what_is_refused_is_named(monkeypatch):
-    instance, free = figure1(), Slots(target=29, scale=64, prices=(SlotPrices(),), states=1000, tries=10**6)
+    instance, free = MARS, Slots(target=29, scale=64, prices=(SlotPrices(),), states=1000, tries=10**6)
     assert free.value(instance, "total-flow-time") == 29
     slow = instance.replace(cost=Cost((CostFunction(busy=2),)))
     assert "slots is not proved with batches of several ticks" in refused(free, slow)
@@ -177,12 +174,12 @@ def test_what_is_refused_is_named(monkeypatch):
 
 
 def test_many_requests_and_slow_batches_are_declined():
-    crowd = figure1().replace(requests=tuple(figure1().requests[0].replace(id=str(i)) for i in range(101)))
+    crowd = MARS.replace(requests=tuple(MARS.requests[0].replace(id=str(i)) for i in range(101)))
     proof = Slots(target=1, scale=1, prices=(SlotPrices(),), states=1, tries=1)
     with pytest.raises(InvalidCertificate, match="slots take at most 100 requests"):
         proof.value(crowd, "total-flow-time")
     with pytest.raises(InvalidCertificate, match="slots is not proved with percentiles"):
-        proof.value(figure1(), "p99-ttft")
+        proof.value(MARS, "p99-ttft")
     with pytest.raises(BadInput, match="slots are searched for at most 32 requests"):
         SlotSolver(Task(crowd, "total-flow-time"))
 

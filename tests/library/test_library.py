@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import multiprocessing
+import re
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from library.policies import beside_the_best, known_rows, policy_rows, profile
 from library.table import page
 from solvers.source import code_version
 from sweeps.store import Store
-from tests.support.commands import kvbound
+from tests.support.commands import kvbound, one_line
 from workloads.builtin import builtin_instance, is_builtin
 
 LIBRARY = Library()
@@ -58,15 +59,19 @@ def changed(library, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def entry(library, **changes):
+    """Change keys of its only objective."""
+    data = json.loads((library.folder / "mars" / "mars-figure1.json").read_text())["objectives"]
+    changed(library, objectives=data | {FLOW: data[FLOW] | changes})
+
+
 def without(library, kind):
     """Make the library forget the schedule or the certificate; return the path of a file that holds it."""
     path = library.path(library.record("mars-figure1"), kind, FLOW)
     kept = library.folder / f"{kind}.json"
     kept.write_bytes(gzip.decompress(path.read_bytes()))
     path.unlink()
-    data = json.loads((library.folder / "mars" / "mars-figure1.json").read_text())["objectives"]
-    data[FLOW] |= {kind: None, {"schedule": "value", "certificate": "bound"}[kind]: None, "status": "open"}
-    changed(library, objectives=data)
+    entry(library, **{kind: None, {"schedule": "value", "certificate": "bound"}[kind]: None}, status="open")
     return str(kept)
 
 
@@ -75,8 +80,6 @@ def wrong(library):
 
 
 # --- what is there ---------------------------------------------------------------------------------------------------
-
-
 def test_the_library_spans_the_field():
     records = LIBRARY.records()
     assert len(records) >= 200
@@ -157,33 +160,23 @@ def test_the_table_is_current():
 
 
 # --- what is wrong is said -------------------------------------------------------------------------------------------
-
-
 def test_a_value_that_the_schedule_does_not_have(small):
-    data = json.loads((small.folder / "mars" / "mars-figure1.json").read_text())["objectives"]
-    data[FLOW] |= {"value": 28, "bound": 28}
-    changed(small, objectives=data)
+    entry(small, value=28, bound=28)
     assert wrong(small) == ["it proves 29, not 28", "it proves 29, not 28"]
 
 
-def test_an_instance_that_was_changed(small):
-    changed(small, instance_sha256="0" * 64)
-    assert wrong(small)[0].startswith("mars-figure1: its instance has the hash ")
+@pytest.mark.parametrize(("key", "value", "said"), [
+    ("instance_sha256", "0" * 64, "^mars-figure1: its instance has the hash "),
+    ("calls", 7, "^the instance has 3 requests with 3 calls$"),
+    ("family", "others", "it says that it is others/mars-figure1$"),
+])  # fmt: skip
+def test_a_record_that_was_changed(small, key, value, said):
+    changed(small, **{key: value})
+    [told] = wrong(small)
+    assert re.search(said, told)
 
 
-def test_sizes_that_are_not_so(small):
-    changed(small, calls=7)
-    assert wrong(small) == ["the instance has 3 requests with 3 calls"]
-
-
-def test_a_record_at_another_place(small):
-    changed(small, family="others")
-    assert wrong(small)[0].endswith("it says that it is others/mars-figure1")
-
-
-@pytest.mark.parametrize(
-    "data", [b"\x1f\x8b\x08" + b"\0" * 7 + b"\xff" * 50, gzip.compress(b"\xff" * 9000, mtime=0), b"{}"], ids=range(3)
-)
+@pytest.mark.parametrize("data", [b"\x1f\x8b\x08" + b"\0" * 7 + b"\xff" * 50, gzip.compress(b"\xff" * 9000), b"{}"])
 def test_an_instance_that_cannot_be_read(small, data):
     record = small.record("mars-figure1")
     small.path(record, "instance").write_bytes(data)
@@ -213,14 +206,11 @@ def test_a_certificate_of_another_objective(small):
     assert wrong(small) == ["mars-figure1 is for total-flow-time, not for makespan"]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"value": 3}, "a value has a schedule, and a bound a certificate, or neither is there"),
-        ({"value": 3, "schedule": TODAY, "status": "solved"}, "solved is what has a value that is its bound"),
-        ({"value": "a/b", "schedule": TODAY}, "should match pattern"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"value": 3}, "a value has a schedule, and a bound a certificate, or neither is there"),
+    ({"value": 3, "schedule": TODAY, "status": "solved"}, "solved is what has a value that is its bound"),
+    ({"value": "a/b", "schedule": TODAY}, "should match pattern"),
+])  # fmt: skip
 def test_a_record_is_consistent(given, message):
     with pytest.raises(ValueError, match=message):
         Best.model_validate(given)
@@ -239,8 +229,6 @@ def test_better_is_smaller_for_values_and_larger_for_bounds():
 
 
 # --- the commands ----------------------------------------------------------------------------------------------------
-
-
 def test_list_and_show():
     rows = json.loads(kvbound("library", "list", "--family", "mars", "--json", "-").stdout)["rows"]
     assert rows[0] == {
@@ -297,20 +285,15 @@ def test_what_is_better_gets_in(small, kind):
     assert "valid, but no better" in kvbound(*arguments, code=1).stdout
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        (("--by", "me\x1b[31m"), "who, how and in how many seconds: by: "),
-        (("--by", "m" * 201), "who, how and in how many seconds: by: "),
-        (("--by", "me", "--how", "\x00"), "who, how and in how many seconds: how: "),
-        (("--by", "me", "--seconds", "1e400"), "seconds: must be a finite number"),
-    ],
-)
+@pytest.mark.parametrize(("option", "message"), [
+    (("--by", "me\x1b[31m"), "who, how and in how many seconds: by: "),
+    (("--by", "m" * 201), "who, how and in how many seconds: by: "),
+    (("--by", "me", "--how", "\x00"), "who, how and in how many seconds: how: "),
+    (("--by", "me", "--seconds", "1e400"), "seconds: must be a finite number"),
+])  # fmt: skip
 def test_an_origin_that_no_record_can_hold_is_refused(small, option, message):
     file = without(small, "schedule")
-    said = kvbound("library", "submit", file, *option, "--library", small.folder, code=2).stderr
-    assert message in said
-    assert said.count("\n") == 1
+    assert message in one_line("library", "submit", file, *option, "--library", small.folder)
     assert Library(small.folder).record("mars-figure1").objectives[FLOW].schedule is None
 
 

@@ -190,18 +190,12 @@ def count_proved(monkeypatch):
 
 
 RUNS: dict[str, Run] = {
-    "benchmarks": lambda monkeypatch: registry.machine(),
-    "benchmarks.library": compare_libraries,
-    "benchmarks.options": measure_options,
-    "benchmarks.against_bounds": beside_bounds,
-    "benchmarks.worst": write_the_worst,
-    "benchmarks.engines": ask_engines,
-    "benchmarks.compiled": compile_kernels,
-    "benchmarks.phases": measure_phases,
-    "benchmarks.proved": count_proved,
-    "benchmarks.agreement": agree,
+    "benchmarks": lambda monkeypatch: registry.machine(), "benchmarks.library": compare_libraries,
+    "benchmarks.options": measure_options, "benchmarks.against_bounds": beside_bounds,
+    "benchmarks.worst": write_the_worst, "benchmarks.engines": ask_engines, "benchmarks.compiled": compile_kernels,
+    "benchmarks.phases": measure_phases, "benchmarks.proved": count_proved, "benchmarks.agreement": agree,
     "benchmarks.side_by_side": beside_single_methods,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("module", MODULES)

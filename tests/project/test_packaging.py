@@ -64,11 +64,8 @@ def test_a_release_is_tagged_with_its_section_of_the_changelog(tmp_path):
 
     def run(*command):
         who = {
-            "GIT_AUTHOR_NAME": "a",
-            "GIT_AUTHOR_EMAIL": "a@b",
-            "GIT_COMMITTER_NAME": "a",
-            "GIT_COMMITTER_EMAIL": "a@b",
-        }
+            "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b",
+        }  # fmt: skip
         return subprocess.run(
             command, cwd=tmp_path, env=os.environ | who, check=True, capture_output=True, text=True
         ).stdout

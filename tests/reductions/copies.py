@@ -6,8 +6,6 @@ request rests. The program swaps in each batch the tokens whose copy ends in it.
 lasts at most q - 1 ticks longer: the part of a token that was copied before.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random

@@ -4,8 +4,6 @@ The horizons of `formulations/horizon.py` count what is left, and the models tha
 (`chains.may_swap`) have no others.
 """
 
-from __future__ import annotations
-
 from formulations.refills import drops_need_batches, needs_chunks
 from kvcore import Instance, Schedule, verify_schedule
 from tests.reductions.parts import Mutable, mutable, passed_on, schedule_of, without_swaps

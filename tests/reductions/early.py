@@ -1,7 +1,5 @@
 """E: batches start as early as the batch before, the arrivals of their work, and the calls that were over allow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """S: requests that differ in their ids alone change places."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 from kvcore import Instance, Schedule, verify_schedule

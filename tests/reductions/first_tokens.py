@@ -1,7 +1,5 @@
 """`by_first_tokens`: after the last first token, what is left takes few batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from formulations.chains import Chain

@@ -1,7 +1,5 @@
 """What the programs share: batches that may be changed, and what a request was allowed in a batch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kvcore import Instance, Schedule, verify_schedule

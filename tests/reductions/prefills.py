@@ -1,7 +1,5 @@
 """`chunks`: prefills are taken whole, where `needs_chunks` of `formulations/refills.py` says no."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from kvcore import Instance, Schedule

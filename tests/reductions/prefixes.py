@@ -1,7 +1,5 @@
 """P3 and P6' of contents: forget only where memory is full, and reuse rather than recompute."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from kvcore import Batch, Instance, Schedule

@@ -221,15 +221,12 @@ def split_prefill(cost, tpot):
     return instance, early(instance, schedule_of(instance, batches))
 
 
-@pytest.mark.parametrize(
-    ("objective", "tpot", "cost"),
-    [
-        ("makespan", None, {"busy": 1, "tokens": 1, "divisor": 2}),
-        ("makespan", None, {"busy": 1, "tokens_above": TokensAbove(knee=3, coefficient=1)}),
-        ("makespan", None, {"prefill_pairs": 1}),
-        ("late-requests", Fraction(3), {"busy": 1, "tokens": 1}),
-    ],
-)
+@pytest.mark.parametrize(("objective", "tpot", "cost"), [
+    ("makespan", None, {"busy": 1, "tokens": 1, "divisor": 2}),
+    ("makespan", None, {"busy": 1, "tokens_above": TokensAbove(knee=3, coefficient=1)}),
+    ("makespan", None, {"prefill_pairs": 1}),
+    ("late-requests", Fraction(3), {"busy": 1, "tokens": 1}),
+])  # fmt: skip
 def test_prefills_need_chunks(objective, tpot, cost):
     """Each case breaks one condition of the rule; then taking prefills whole is worse."""
     instance, schedule = split_prefill(cost, tpot)
@@ -260,7 +257,7 @@ def test_joined_transfers():
 def test_by_work_for_all_objectives():
     """Where KV is not swapped to any effect, each batch works."""
     gone = 0
-    for instance, schedule in cases(few(range(960), 6), lambda made: without_host(no_evict(made))):
+    for instance, schedule in cases(few(range(960), 12), lambda made: without_host(no_evict(made))):
         found = few_batches(instance, schedule)
         no_worse(instance, schedule, found, OBJECTIVES)
         assert all(batch.work for batch in found.batches)
@@ -307,7 +304,7 @@ def crowded(instance):
 def test_requests_apart_have_their_last_prefills_apart():
     """No program: it holds of every schedule. Of other requests some share the batch."""
     pairs = shared = 0
-    for instance, schedule in cases(few(range(480), 24), crowded):
+    for instance, schedule in cases(few(range(480), 40), crowded):
         trace = verify_schedule(instance, schedule)
         last = {r.request.id: max(s.batch for s in r.steps if s.phase == "prefill") for r in trace.requests}
         chosen = [last[chain.request.id] for chain in apart(instance, chains(instance))]

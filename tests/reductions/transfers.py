@@ -1,7 +1,5 @@
 """`by_work`: without `evict`, batches that only transfer are joined to the next with work."""
 
-from __future__ import annotations
-
 from kvcore import Instance, Schedule
 from kvcore.trace import RequestTrace, after_moves
 from tests.reductions.parts import MOVES, Mutable, kv, late, mutable, schedule_of

@@ -1,7 +1,5 @@
 """Z: for busy-time nothing is waited for, as if all arrived at once and no call took time."""
 
-from __future__ import annotations
-
 from kvcore import Instance, Schedule
 from tests.reductions.early import early
 

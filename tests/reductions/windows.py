@@ -1,7 +1,5 @@
 """W: evictions of a resting request in the window of a free call are put off while memory has room for its KV."""
 
-from __future__ import annotations
-
 from kvcore import Instance, Schedule
 from tests.reductions.parts import Mutable, mutable, schedule_of
 

@@ -30,21 +30,18 @@ def ways(name, objective=FLOW):
     return [way.label for way in choice.lanes[0]], choice.why
 
 
-@pytest.mark.parametrize(
-    ("name", "objective", "expected"),
-    [
-        ("mars-figure1", "total-flow-time", ["slots", "events", "slot-dual", "bound"]),
-        ("mars-figure1", "makespan", ["slots", "events", "bound"]),
-        ("mars-figure1", "late-requests", ["events", "bound"]),
-        ("infermax-figure15", "busy-time", ["events", "bound"]),
-        ("hindsight:n=30,M=30", "total-flow-time", ["configurations", "bound"]),
-        ("hindsight:n=60,M=50", "total-flow-time", ["configurations", "bound"]),
-        ("mars-like:n=20", "weighted-flow-time", ["slots", "slot-dual", "bound"]),
-        ("mars-like:n=40", "weighted-flow-time", ["bound"]),
-        ("identical:n=40,I=4,O=3,M=100", "busy-time", ["bound"]),
-        ("identical:n=40,I=4,O=3,M=100", "total-flow-time", ["bound"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "objective", "expected"), [
+    ("mars-figure1", "total-flow-time", ["slots", "events", "slot-dual", "bound"]),
+    ("mars-figure1", "makespan", ["slots", "events", "bound"]),
+    ("mars-figure1", "late-requests", ["events", "bound"]),
+    ("infermax-figure15", "busy-time", ["events", "bound"]),
+    ("hindsight:n=30,M=30", "total-flow-time", ["configurations", "bound"]),
+    ("hindsight:n=60,M=50", "total-flow-time", ["configurations", "bound"]),
+    ("mars-like:n=20", "weighted-flow-time", ["slots", "slot-dual", "bound"]),
+    ("mars-like:n=40", "weighted-flow-time", ["bound"]),
+    ("identical:n=40,I=4,O=3,M=100", "busy-time", ["bound"]),
+    ("identical:n=40,I=4,O=3,M=100", "total-flow-time", ["bound"]),
+])  # fmt: skip
 def test_auto_chooses_by_the_instance(name, objective, expected):
     assert ways(name, objective)[0] == expected
 

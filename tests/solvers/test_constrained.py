@@ -88,15 +88,12 @@ def nonlinear(model):
     return model.c[0, 1] * model.c[1, 1] <= 1
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (nonlinear, "constraint nonlinear is not linear"),
-        (lambda model: model.c[7, 1] <= 1, r"constraint <lambda>: KeyError: .*test_constrained.py, line \d+"),
-        (lambda model: True, "constraint <lambda>: InvalidConstraintError: .* trivial Boolean"),
-        (lambda model: model.objective.set_value(0), "constraints add rows: the objective stays as it is"),
-    ],
-)
+@pytest.mark.parametrize(("row", "message"), [
+    (nonlinear, "constraint nonlinear is not linear"),
+    (lambda model: model.c[7, 1] <= 1, r"constraint <lambda>: KeyError: .*test_constrained.py, line \d+"),
+    (lambda model: True, "constraint <lambda>: InvalidConstraintError: .* trivial Boolean"),
+    (lambda model: model.objective.set_value(0), "constraints add rows: the objective stays as it is"),
+])  # fmt: skip
 def test_a_wrong_constraint_is_one_clear_line(row, message):
     program = BigM(PAIR, "total-flow-time", 6, as_is=True)
     program.write()

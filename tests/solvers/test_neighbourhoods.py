@@ -40,8 +40,6 @@ def value(instance, schedule, objective=FLOW):
 
 
 # --- many small instances --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("profile", "least"), list(zip(NAMES, (0.75, 0.7, 0.8, 0.8, 0.8, 0.7), strict=True)))
 def test_often_the_optimum_and_never_worse(profile, least):
     optimal = asked = 0
@@ -101,8 +99,6 @@ def test_calls_are_handled_in_every_way():
 
 
 # --- what it finds ---------------------------------------------------------------------------------------------------
-
-
 def test_beats_the_policies_on_the_theory_family():
     instance = builtin_instance("hindsight-benchmark:seed=2")
     start = trace_policy(instance, get_policy("mc-sf"))
@@ -156,16 +152,11 @@ def test_an_eviction_between_two_batches_is_none():
 
 
 # --- scope -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "objective", "reason"),
-    [
-        ({}, "makespan", "does not go with makespan"),
-        ({"hybrid": False}, FLOW, "does not go with no hybrid"),
-        ({"partial": True}, FLOW, "does not go with partial"),
-    ],
-)
+@pytest.mark.parametrize(("change", "objective", "reason"), [
+    ({}, "makespan", "does not go with makespan"),
+    ({"hybrid": False}, FLOW, "does not go with no hybrid"),
+    ({"partial": True}, FLOW, "does not go with partial"),
+])  # fmt: skip
 def test_refuses_the_rest(change, objective, reason):
     instance = builtin_instance("mars-figure1")
     instance = instance.replace(machine=Machine.model_validate(instance.machine.model_dump() | change))
@@ -182,8 +173,6 @@ def test_refuses_batches_of_several_ticks_and_what_is_too_large():
 
 
 # --- kernels against their definition --------------------------------------------------------------------------------
-
-
 def test_a_segment_begins_in_the_first_slot_that_suits_it():
     """Against trying every slot, with every split of the prefill as late as possible."""
     draw = np.random.default_rng(0)

@@ -82,26 +82,21 @@ def test_every_option_has_an_effect_and_takes_its_default():
             assert name.partition(".")[2].isidentifier()
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({"slot.rounds": 1}, "no search called 'slot' has options; is it slots.*; there are those of solve, "),
-        (
-            {"slot-dual.round": 1},
-            "no option is called 'slot-dual.round'; is it slot-dual.rounds.*`kvbound options slot-dual`",
-        ),
-        ({"slot-dual": 1}, "no option is called 'slot-dual'"),
-        ({"slot-dual.rounds": 1.5}, "the option slot-dual.rounds is a whole number above 0, not 1.5"),
-        ({"slot-dual.rounds": "many"}, "the option slot-dual.rounds is a whole number above 0, not 'many'"),
-        ({"slot-dual.rounds": True}, "not True"),
-        ({"slot-dual.rounds": 0}, "not 0"),
-        ({"speed.step": float("nan")}, "the option speed.step is a number above 0, not nan"),
-        ({"speed.step": "1e999"}, "not '1e999'"),
-        ({"speed.step": None}, "not None"),
-        ({"solve.policies": 2}, "the option solve.policies is a number of at least 0 and at most 1, not 2"),
-        ({"speed.slots": "1,2"}, "the option speed.slots is 3 numbers, each a number above 0, not '1,2'"),
-    ],
-)
+@pytest.mark.parametrize(("given", "why"), [
+    ({"slot.rounds": 1}, "no search called 'slot' has options; is it slots.*; there are those of solve, "),
+    ({"slot-dual.round": 1},
+     "no option is called 'slot-dual.round'; is it slot-dual.rounds.*`kvbound options slot-dual`"),
+    ({"slot-dual": 1}, "no option is called 'slot-dual'"),
+    ({"slot-dual.rounds": 1.5}, "the option slot-dual.rounds is a whole number above 0, not 1.5"),
+    ({"slot-dual.rounds": "many"}, "the option slot-dual.rounds is a whole number above 0, not 'many'"),
+    ({"slot-dual.rounds": True}, "not True"),
+    ({"slot-dual.rounds": 0}, "not 0"),
+    ({"speed.step": float("nan")}, "the option speed.step is a number above 0, not nan"),
+    ({"speed.step": "1e999"}, "not '1e999'"),
+    ({"speed.step": None}, "not None"),
+    ({"solve.policies": 2}, "the option solve.policies is a number of at least 0 and at most 1, not 2"),
+    ({"speed.slots": "1,2"}, "the option speed.slots is 3 numbers, each a number above 0, not '1,2'"),
+])  # fmt: skip
 def test_a_wrong_option_is_one_clear_line(given, why):
     for search in (kv.solve, kv.bound, kv.improve):
         with pytest.raises(kv.BadInput, match=why) as raised:

@@ -40,16 +40,11 @@ def with_parts(n, prompt):
 
 
 # --- what is solved --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("instance", "objective", "value"),
-    [
-        pytest.param(weighing(MARS, 10**9), "weighted-flow-time", 29 * 10**9, marks=pytest.mark.slow),
-        pytest.param(waiting(MARS, 10**12), "total-flow-time", None, marks=pytest.mark.slow),
-        pytest.param(weighing(MARS, 10**15), "weighted-flow-time", 29 * 10**15, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("instance", "objective", "value"), [
+    pytest.param(weighing(MARS, 10**9), "weighted-flow-time", 29 * 10**9, marks=pytest.mark.slow),
+    pytest.param(waiting(MARS, 10**12), "total-flow-time", None, marks=pytest.mark.slow),
+    pytest.param(weighing(MARS, 10**15), "weighted-flow-time", 29 * 10**15, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_auto_proves_what_the_exact_searches_prove(instance, objective, value):
     alone = exact(instance, objective)
     result = solvers.solve(instance, objective)
@@ -57,15 +52,12 @@ def test_auto_proves_what_the_exact_searches_prove(instance, objective, value):
     assert result.value == alone.value == (value or alone.value)
 
 
-@pytest.mark.parametrize(
-    ("instance", "objective"),
-    [
-        (weighing(MANY, 10**15), "weighted-flow-time"),
-        pytest.param(weighing(MARS, 10**15), "weighted-flow-time", marks=pytest.mark.slow),
-        pytest.param(waiting(MANY, 10**12), "total-flow-time", marks=pytest.mark.slow),
-        (with_parts(13, 1500), "total-flow-time"),
-    ],
-)
+@pytest.mark.parametrize(("instance", "objective"), [
+    (weighing(MANY, 10**15), "weighted-flow-time"),
+    pytest.param(weighing(MARS, 10**15), "weighted-flow-time", marks=pytest.mark.slow),
+    pytest.param(waiting(MANY, 10**12), "total-flow-time", marks=pytest.mark.slow),
+    (with_parts(13, 1500), "total-flow-time"),
+])  # fmt: skip
 def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objective):
 
     def stop_after_a_while(value, bound, seconds):
@@ -78,13 +70,10 @@ def test_auto_holds_a_schedule_and_a_bound_whatever_the_sizes(instance, objectiv
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("instance", "reserve", "proved"),
-    [
-        (waiting(MARS, 10**12), "events", 3 * 10**12 + 28),
-        (weighing(MARS, 10**15), "bound", 1),  # only the graphs, made in the worker, see the weights
-    ],
-)
+@pytest.mark.parametrize(("instance", "reserve", "proved"), [
+    (waiting(MARS, 10**12), "events", 3 * 10**12 + 28),
+    (weighing(MARS, 10**15), "bound", 1),  # only the graphs, made in the worker, see the weights
+])  # fmt: skip
 def test_the_next_of_a_lane_runs_if_one_declines(instance, reserve, proved):
     bounds = []
     declining = SolveJob(instance, "weighted-flow-time", "slots", "slots", None, None, None, 1e9, 4000, 1, 0)

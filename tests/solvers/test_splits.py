@@ -15,22 +15,12 @@ from tests.support.few import few
 from workloads.builtin import builtin_instance
 
 COEFFICIENTS = {
-    "divisor": (1, 1, 2, 3, 5),
-    "busy": (1, 2, 4, 9),
-    "any_decode": (0, 0, 2, 6),
-    "any_prefill": (0, 0, 1, 4),
-    "tokens": (0, 0, 1, 2),
-    "generated": (0, 1),
-    "decode_requests": (0, 1, 3),
-    "prefill_requests": (0, 0, 1, 2, 4),
-    "decode_kv": (0, 0, 1, 2),
-    "prefill_kv": (0, 0, 1, 2, 4),
-    "prefill_pairs": (0, 0, 1),
-    "swap_out_tokens": (0, 0, 0, 1),
-    "swap_in_tokens": (0, 0, 0, 1),
-    "swap_outs": (0, 0, 0, 1),
+    "divisor": (1, 1, 2, 3, 5), "busy": (1, 2, 4, 9), "any_decode": (0, 0, 2, 6), "any_prefill": (0, 0, 1, 4),
+    "tokens": (0, 0, 1, 2), "generated": (0, 1), "decode_requests": (0, 1, 3), "prefill_requests": (0, 0, 1, 2, 4),
+    "decode_kv": (0, 0, 1, 2), "prefill_kv": (0, 0, 1, 2, 4), "prefill_pairs": (0, 0, 1),
+    "swap_out_tokens": (0, 0, 0, 1), "swap_in_tokens": (0, 0, 0, 1), "swap_outs": (0, 0, 0, 1),
     "swap_ins": (0, 0, 0, 1),
-}
+}  # fmt: skip
 TINY = {
     "requests": (2, 2, 3), "prompt": (1, 2, 3, 4), "chunked": True, "batch_tokens": None, "prefill_tokens": None,
     "host_memory": ("none", "none", "none", "some"), "evict": (False, True, True), "pause": (True, True, False),

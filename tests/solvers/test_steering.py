@@ -13,25 +13,18 @@ from solvers.improve import improve
 from solvers.steering import Runs, applies, steer
 
 COST = Cost(
-    (
-        CostFunction(divisor=2, busy=2000, any_decode=600, any_prefill=2900, tokens=61, decode_kv=3),
-        CostFunction(busy=900, tokens=2, prefill_pairs=1, generated=30),
-    )
-)
+    (CostFunction(divisor=2, busy=2000, any_decode=600, any_prefill=2900, tokens=61, decode_kv=3),
+     CostFunction(busy=900, tokens=2, prefill_pairs=1, generated=30)),
+)  # fmt: skip
 
 
 def drawn(seed, number=40):
     draw = random.Random(seed)
     requests = tuple(
-        Request(
-            id=f"R{i}",
-            arrival=draw.randint(0, 60_000),
-            prompt=draw.randint(1, 60),
-            segments=(Segment(decode=draw.randint(1, 50)),),
-            weight=draw.randint(1, 3),
-        )
+        Request(id=f"R{i}", arrival=draw.randint(0, 60_000), prompt=draw.randint(1, 60),
+                segments=(Segment(decode=draw.randint(1, 50)),), weight=draw.randint(1, 3))
         for i in range(number)
-    )
+    )  # fmt: skip
     limits = {"memory": draw.choice([None, 300]), "batch_tokens": draw.choice([None, 64])}
     machine = Machine(evict=True, batch_requests=draw.choice([None, 6]), **limits)
     return Instance(machine=machine, cost=COST, requests=requests)
@@ -57,7 +50,7 @@ def test_the_compiled_run_is_that_of_the_engine(objective):
 
 
 def test_steps_are_better_than_one_r0():
-    instance = drawn(1, 120)
+    instance = drawn(1, 80)
     policy = steer(Runs(instance, "total-flow-time"), 0.05, random.Random(0), lambda made: made < 300)
     one = objective_value(trace_policy(instance, Index(r0=0.05)), "total-flow-time")
     assert objective_value(trace_policy(instance, policy), "total-flow-time") < one

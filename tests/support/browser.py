@@ -3,8 +3,6 @@
 The browser is what KVBOUND_BROWSER names, or the first of NAMES that is installed.
 """
 
-from __future__ import annotations
-
 import base64
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Short names for writing small instances and schedules by hand in tests."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

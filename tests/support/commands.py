@@ -1,7 +1,5 @@
 """Runs a command line in this process."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import sys
@@ -27,6 +25,13 @@ def kvbound(*arguments: object, code: int = 0) -> Done:
     ended = run(list(map(str, arguments)), out, err)
     assert ended == code, err.getvalue()
     return Done(out.getvalue(), err.getvalue())
+
+
+def one_line(*arguments: object, code: int = 2) -> str:
+    """Return the one line with which `kvbound ARGUMENTS` says why it exits with `code`."""
+    line = kvbound(*arguments, code=code).stderr
+    assert line.count("\n") == 1, line
+    return line
 
 
 def run_kvbound(arguments: Sequence[str]) -> tuple[int, str]:

@@ -1,7 +1,5 @@
 """Contents that requests share, for instances drawn without them, and mutants of schedules that use them."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

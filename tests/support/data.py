@@ -1,7 +1,5 @@
 """The public traces, for the tests that need them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -32,23 +32,19 @@ Line = Mapping[str, Values]
 RATIOS = tuple(Fraction(n, d) for n in range(1, 13) for d in range(1, 5))
 
 MEMORY: dict[str, Callable[[Random, int, int, int], int]] = {
-    "between": lambda draw, least, most, block: draw.randint(least, most),
-    "odd": lambda draw, least, most, block: draw.randrange(least, most + 1, block) + draw.randrange(block),
-    "largest": lambda draw, least, most, block: least,
-    "near": lambda draw, least, most, block: least + draw.randint(0, 3 * block),
-    "double": lambda draw, least, most, block: least + draw.randint(0, least),
-    "triple": lambda draw, least, most, block: 3 * least,
+    "between": lambda draw, least, most, block: draw.randint(least, most), "odd": lambda draw, least, most,
+    block: draw.randrange(least, most + 1, block) + draw.randrange(block), "largest": lambda draw, least, most,
+    block: least, "near": lambda draw, least, most, block: least + draw.randint(0, 3 * block), "double": lambda draw,
+    least, most, block: least + draw.randint(0, least), "triple": lambda draw, least, most, block: 3 * least,
     "sum": lambda draw, least, most, block: most,
-}
+}  # fmt: skip
 """Memories by name, from the blocks of the largest request and of all; "odd" may have tokens over."""
 HOSTS: dict[str, Callable[[Random, int, list[int]], int | None]] = {
-    "none": lambda draw, some, swaps: 0,
-    "some": lambda draw, some, swaps: some,
-    "no limit": lambda draw, some, swaps: None,
-    "swapped": lambda draw, some, swaps: max(swaps),
-    "near": lambda draw, some, swaps: max(swaps) + draw.randint(0, 6),
-    "all swaps": lambda draw, some, swaps: max(0, sum(swaps) - draw.choice((0, 0, 1, 2))),
-}
+    "none": lambda draw, some, swaps: 0, "some": lambda draw, some, swaps: some, "no limit": lambda draw, some,
+    swaps: None, "swapped": lambda draw, some, swaps: max(swaps), "near": lambda draw, some,
+    swaps: max(swaps) + draw.randint(0, 6), "all swaps": lambda draw, some,
+    swaps: max(0, sum(swaps) - draw.choice((0, 0, 1, 2))),
+}  # fmt: skip
 """Host memories by name, from a part of what the largest request holds, and the sizes of ordered swaps."""
 
 WORK: Line = {
@@ -109,14 +105,10 @@ class Profile:
     slo: Values = (False, True)
     targets: Values = (1, 2)
     """How many of `due` a request with an SLO has."""
-    due: Line = field(
-        default_factory=lambda: {
-            "ttft": range(1, 6),
-            "latency": range(2, 11),
-            "tpot": [Fraction(n, 2) for n in range(2, 7)],
-            "normalized_latency": [Fraction(n, 2) for n in range(3, 13)],
-        }
-    )
+    due: Line = field(default_factory=lambda: {
+        "ttft": range(1, 6), "latency": range(2, 11), "tpot": [Fraction(n, 2) for n in range(2, 7)],
+        "normalized_latency": [Fraction(n, 2) for n in range(3, 13)],
+    })  # fmt: skip
     block: Values = (1, 1, 2)
     memory: Values = ("between",)
     """Of `MEMORY`, or a number, or None."""
@@ -224,14 +216,9 @@ def draw_instance(draw: Random, profile: Profile = ANY, name: str = "drawn", *, 
 
 
 def _request(draw: Random, profile: Profile, id: str) -> Request:
-    calls = [
-        Call(
-            duration=draw.choice(profile.duration),
-            returns=draw.choice(profile.returns),
-            handling=draw.choice(profile.handling),
-        )
-        for _ in range(draw.choice(profile.calls))
-    ]
+    names = ("duration", "returns", "handling")
+    calls = [Call(**{name: draw.choice(getattr(profile, name)) for name in names})
+             for _ in range(draw.choice(profile.calls))]  # fmt: skip
     segments = tuple(Segment(decode=draw.choice(profile.decode), call=call) for call in [*calls, None])
     return Request(
         id=id, arrival=draw.choice(profile.arrival), prompt=draw.choice(profile.prompt),

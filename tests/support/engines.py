@@ -5,8 +5,6 @@ anew. A request that calls comes back as a new one, at the end of the queue; its
 (`batch_tokens`) and `batch_requests`; P is C, and calls are `free`.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from kvcore import Batch, Instance

@@ -1,7 +1,5 @@
 """The optimum of tiny instances by the tests' own exhaustive search, its schedule passed by the referee."""
 
-from __future__ import annotations
-
 from kvcore.instance import Instance
 from kvcore.metrics import Value, objective_value, tail_of
 from kvcore.referee import verify_schedule

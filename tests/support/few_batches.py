@@ -1,7 +1,5 @@
 """Solves that look at another number of batches than the horizon says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -10,8 +10,6 @@ All blocks of a page run in order, in one folder and one Python namespace:
 * `notest` after the language: shown, not run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import io

@@ -6,8 +6,6 @@ soon as the call starts; here a move is made at the start of a batch, and a drop
 else runs (FCFS, tick 10).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from kvcore import Batch, Instance, Schedule
@@ -49,10 +47,8 @@ FCFS = Published(
 )
 SJF = Published(
     _runs("233131111  122", {1: {"drop": {"R2": 1}}, 3: {"swap_out": {"R3": 2}}, 4: {"swap_in": {"R3": 2}}}),
-    {"R1": 12, "R2": 14, "R3": 5},
-    published_memory="11214234555612",
-    memory="11214234555612",
-)
+    {"R1": 12, "R2": 14, "R3": 5}, published_memory="11214234555612", memory="11214234555612",
+)  # fmt: skip
 SJF_API = Published(
     _runs("331311112 1     22", {2: {"swap_out": {"R3": 2}}, 3: {"swap_in": {"R3": 2}}, 10: {"drop": {"R2": 1}}}),
     {"R1": 11, "R2": 18, "R3": 4},
@@ -61,8 +57,6 @@ SJF_API = Published(
 )
 MARS = Published(
     _runs("332311111  122", {2: {"swap_out": {"R3": 2}}, 3: {"swap_in": {"R3": 2}, "drop": {"R2": 1}}}),
-    {"R1": 12, "R2": 14, "R3": 4},
-    published_memory="12131234555612",
-    memory="12131234555612",
-)
+    {"R1": 12, "R2": 14, "R3": 4}, published_memory="12131234555612", memory="12131234555612",
+)  # fmt: skip
 PUBLISHED = {"FCFS": FCFS, "SJF": SJF, "SJF+API": SJF_API, "MARS": MARS}

@@ -4,8 +4,6 @@ Everything is drawn from a `random.Random`, so a seed repeats a case. The schedu
 piece, each piece kept only if the second referee finds no rule broken.
 """
 
-from __future__ import annotations
-
 import random
 from functools import cache
 from typing import Any
@@ -18,8 +16,6 @@ DICTS = ("work", *KINDS)
 
 
 # --- valid schedules ---------------------------------------------------------------------------------------------
-
-
 def random_schedule(draw: random.Random, instance: Instance, carriers: float = 0.0) -> Schedule:
     """A random valid schedule; the requests one after another if four random tries end in a deadlock.
 

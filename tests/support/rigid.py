@@ -1,7 +1,5 @@
 """Random instances whose requests run from start to end, and what of them can run together."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from itertools import combinations_with_replacement
@@ -20,15 +18,10 @@ def rigid(seed, requests=(2, 4), decode=4, budgets=True, online=False):
     draw = random.Random(seed)
     arrival = draw.choice((0, 0, 3))
     made = [
-        request(
-            f"R{i}",
-            draw.randint(1, 3),
-            draw.randint(1, decode),
-            weight=draw.choice((1, 1, 2, 5)),
-            arrival=draw.randint(2, 6) if online else arrival,
-        )
+        request(f"R{i}", draw.randint(1, 3), draw.randint(1, decode), weight=draw.choice((1, 1, 2, 5)),
+                arrival=draw.randint(2, 6) if online else arrival)
         for i in range(draw.randint(*requests))
-    ]
+    ]  # fmt: skip
     block = draw.choice((1, 1, 2))
     peaks = [-(-r.peak // block) * block for r in made]
     machine = {"memory": draw.randint(max(peaks), sum(peaks)), "block": block, "host_memory": 0, **RIGID}

@@ -9,8 +9,6 @@ works nor is in a call is "in transfer" in a batch that swaps KV of it if it was
 else "queued".
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from fractions import Fraction

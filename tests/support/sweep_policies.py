@@ -1,7 +1,5 @@
 """Policies that misbehave, as a user's file; sweeps have to survive all of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 CODE = """

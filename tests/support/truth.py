@@ -4,8 +4,6 @@ It shares no code with what it judges: only the nouns and `Cost.duration`. No bo
 Equal states are one, and so are states in which requests that differ in their ids alone have changed places.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator, Sequence
 from fractions import Fraction

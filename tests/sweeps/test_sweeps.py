@@ -47,57 +47,46 @@ def mars_cell(run="fcfs", **given):
 
 
 # --- what a study says
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("name = ", "s.toml: not TOML: Invalid value"),
-        (FCFS, "s.toml: instances: this key is missing"),
-        (MARS, "give [[policies]], [[solvers]] or [[bounds]]: there is nothing to run"),
-        (MARS + "size = 3\n" + FCFS, "s.toml: instances[0].size: unknown key (it is 3)"),
-        ("[[instances]]\n" + FCFS, "give one of builtin, generate and files"),
-        (MARS + 'generate = "fixed"\n' + FCFS, "give one of builtin, generate and files"),
-        (MARS + 'cost = "unit"\n' + FCFS, "cost is of drawn instances (generate)"),
-        ('[[instances]]\nfiles = ["a.json"]\nparameters = { n = 1 }\n' + FCFS, "parameters are of builtin or generate"),
-        ('[[instances]]\nfiles = ["a.json"]\n' + FCFS, "a.json: cannot be read"),
-        ('[[instances]]\nbuiltin = "mars"\n' + FCFS, "builtin = 'mars': there are mars-figure1"),
-        (
-            MARS.replace("1", "1:n=2") + FCFS,
-            "builtin = 'mars-figure1:n=2'; what follows a colon stands under `parameters`",
-        ),
-        ('[[instances]]\ngenerate = "x"\n' + FCFS, "generate = 'x': there are infercept"),
-        (
-            '[[instances]]\ngenerate = "fixed"\nparameters = { m = 1 }\n' + FCFS,
-            "'m' is no parameter of drawn instances",
-        ),
-        ('[[instances]]\ngenerate = "fixed"\nparameters = { n = 1.5 }\n' + FCFS, "n = 1.5: give whole numbers"),
-        (MARS + "parameters = { n = 1 }\n" + FCFS, "'n=1' is no parameter with a whole number"),
-        (MARS + "parameters = { n = [] }\n" + FCFS, "n: the list is empty"),
-        (MARS + 'parameters = { n = "5..4" }\n' + FCFS, "n = '5..4': a range goes up"),
-        (MARS + 'parameters = { n = "0..999", m = "0..999" }\n' + FCFS, "1000000 combinations, which is more than"),
-        (MARS + "machine = { memory = 0 }\n" + FCFS, "mars-figure1 with another machine: memory"),
-        (MARS + "machine = { memory = 2 }\n" + FCFS, "request R1 can never fit"),
-        (MARS + "load = 0\n" + FCFS, "load 0: write a number above 0"),
-        (MARS + 'label = "{x}"\n' + FCFS, "label = '{x}': in braces may stand load"),
-        (MARS + '[[policies]]\nnames = ["nobody"]\n', "no policy is called 'nobody'"),
-        (MARS + '[[policies]]\nnames = ["fcfs"]\nseed = -1\n', "seed = -1: give whole numbers of at least 0"),
-        (MARS + FCFS + f"seed = {2**63}\n", f"seed = {2**63}: give whole numbers of at least 0, and below 2^63"),
-        (MARS + 'label = "{load:999999999999}"\n' + FCFS, "label = '{load:999999999999}': in braces may stand load"),
-        (MARS + 'label = "{load!r}"\n' + FCFS, "label = '{load!r}': in braces may stand load"),
-        (MARS + 'label = "\\u001b[31m"\n' + FCFS, "instances[0].label: only printable characters"),
-        ('name = "\\u001b[31m"\n' + MARS + FCFS, "name: only printable characters"),
-        (f"limit = {'1' * 5000}\n" + MARS + FCFS, "s.toml: not TOML: Exceeds the limit (4300 digits)"),
-        ("a = " + "[" * 100_000, "s.toml: nested too deeply"),
-        (".".join("a" * 100_000) + " = 1", "s.toml: nested too deeply"),
-        ("[" * 100_000, "s.toml: not TOML"),
-        ("#" * 2**22 + "\n" + MARS + FCFS, "s.toml: larger than 4 MiB"),
-        ('objectives = ["joy"]\n' + MARS + FCFS, "joy"),
-        ('handlings = ["maybe"]\n' + MARS + FCFS, "handlings[0]: must be 'as-given' or 'free'"),
-        (MARS + '[[bounds]]\nmethod = "joy"\n', "no bound is called 'joy'; there are auto, alone"),
-        (MARS + "[[solvers]]\ntime_limit = 0\n", "solvers[0].time_limit"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("name = ", "s.toml: not TOML: Invalid value"),
+    (FCFS, "s.toml: instances: this key is missing"),
+    (MARS, "give [[policies]], [[solvers]] or [[bounds]]: there is nothing to run"),
+    (MARS + "size = 3\n" + FCFS, "s.toml: instances[0].size: unknown key (it is 3)"),
+    ("[[instances]]\n" + FCFS, "give one of builtin, generate and files"),
+    (MARS + 'generate = "fixed"\n' + FCFS, "give one of builtin, generate and files"),
+    (MARS + 'cost = "unit"\n' + FCFS, "cost is of drawn instances (generate)"),
+    ('[[instances]]\nfiles = ["a.json"]\nparameters = { n = 1 }\n' + FCFS, "parameters are of builtin or generate"),
+    ('[[instances]]\nfiles = ["a.json"]\n' + FCFS, "a.json: cannot be read"),
+    ('[[instances]]\nbuiltin = "mars"\n' + FCFS, "builtin = 'mars': there are mars-figure1"),
+    (MARS.replace("1", "1:n=2") + FCFS, "builtin = 'mars-figure1:n=2'; what follows a colon stands under `parameters`"),
+    ('[[instances]]\ngenerate = "x"\n' + FCFS, "generate = 'x': there are infercept"),
+    ('[[instances]]\ngenerate = "fixed"\nparameters = { m = 1 }\n' + FCFS, "'m' is no parameter of drawn instances"),
+    ('[[instances]]\ngenerate = "fixed"\nparameters = { n = 1.5 }\n' + FCFS, "n = 1.5: give whole numbers"),
+    (MARS + "parameters = { n = 1 }\n" + FCFS, "'n=1' is no parameter with a whole number"),
+    (MARS + "parameters = { n = [] }\n" + FCFS, "n: the list is empty"),
+    (MARS + 'parameters = { n = "5..4" }\n' + FCFS, "n = '5..4': a range goes up"),
+    (MARS + 'parameters = { n = "0..999", m = "0..999" }\n' + FCFS, "1000000 combinations, which is more than"),
+    (MARS + "machine = { memory = 0 }\n" + FCFS, "mars-figure1 with another machine: memory"),
+    (MARS + "machine = { memory = 2 }\n" + FCFS, "request R1 can never fit"),
+    (MARS + "load = 0\n" + FCFS, "load 0: write a number above 0"),
+    (MARS + 'label = "{x}"\n' + FCFS, "label = '{x}': in braces may stand load"),
+    (MARS + '[[policies]]\nnames = ["nobody"]\n', "no policy is called 'nobody'"),
+    (MARS + '[[policies]]\nnames = ["fcfs"]\nseed = -1\n', "seed = -1: give whole numbers of at least 0"),
+    (MARS + FCFS + f"seed = {2**63}\n", f"seed = {2**63}: give whole numbers of at least 0, and below 2^63"),
+    (MARS + 'label = "{load:999999999999}"\n' + FCFS, "label = '{load:999999999999}': in braces may stand load"),
+    (MARS + 'label = "{load!r}"\n' + FCFS, "label = '{load!r}': in braces may stand load"),
+    (MARS + 'label = "\\u001b[31m"\n' + FCFS, "instances[0].label: only printable characters"),
+    ('name = "\\u001b[31m"\n' + MARS + FCFS, "name: only printable characters"),
+    (f"limit = {'1' * 5000}\n" + MARS + FCFS, "s.toml: not TOML: Exceeds the limit (4300 digits)"),
+    ("a = " + "[" * 100_000, "s.toml: nested too deeply"),
+    (".".join("a" * 100_000) + " = 1", "s.toml: nested too deeply"),
+    ("[" * 100_000, "s.toml: not TOML"),
+    ("#" * 2**22 + "\n" + MARS + FCFS, "s.toml: larger than 4 MiB"),
+    ('objectives = ["joy"]\n' + MARS + FCFS, "joy"),
+    ('handlings = ["maybe"]\n' + MARS + FCFS, "handlings[0]: must be 'as-given' or 'free'"),
+    (MARS + '[[bounds]]\nmethod = "joy"\n', "no bound is called 'joy'; there are auto, alone"),
+    (MARS + "[[solvers]]\ntime_limit = 0\n", "solvers[0].time_limit"),
+])  # fmt: skip
 def test_a_wrong_study_is_one_clear_line(text, message, tmp_path):
     with pytest.raises(BadInput, match=re.escape(message)) as caught:
         study_cells(text, tmp_path)
@@ -161,8 +150,6 @@ def test_the_key_is_of_all_that_the_result_depends_on(tmp_path):
 
 
 # --- what a cell gives
-
-
 def test_a_cell_gives_the_row_of_the_interface():
     cell = mars_cell()
     policy = run_cell(cell)
@@ -244,8 +231,6 @@ def test_other_code_is_another_cell(monkeypatch):
 
 
 # --- the database
-
-
 def test_a_row_is_there_once_it_is_added(tmp_path):
     cell, path = mars_cell(), tmp_path / "r.sqlite"
     row = run_cell(cell) | {"bound": 2**70}
@@ -333,19 +318,12 @@ def test_a_damaged_database_is_one_line(tmp_path):
         store.rows([cell.key])
 
 
-@pytest.mark.parametrize(
-    ("row", "why"),
-    [
-        ("[1]", "must be an object"),
-        ("{", "EOF while parsing"),
-        ("[" * 10_000, "recursion limit exceeded"),
-        ({"bound": "5/0"}, r'bound: neither a whole number nor a fraction in text \(it is "5/0"\)'),
-        ({"value": 1.5}, "value"),
-        ({"options": []}, "options: must be an object"),
-        ({"label": None}, r"label: must be a valid string \(it is null\)"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("row", "why"), [
+    ("[1]", "must be an object"), ("{", "EOF while parsing"), ("[" * 10_000, "recursion limit exceeded"),
+    ({"bound": "5/0"}, r'bound: neither a whole number nor a fraction in text \(it is "5/0"\)'),
+    ({"value": 1.5}, "value"), ({"options": []}, "options: must be an object"),
+    ({"label": None}, r"label: must be a valid string \(it is null\)"),
+], ids=str)  # fmt: skip
 def test_a_row_that_is_no_result_is_one_line(row, why, tmp_path):
     path, cell = tmp_path / "r.sqlite", mars_cell()
     with_row(path, cell)
@@ -359,8 +337,6 @@ def test_a_row_that_is_no_result_is_one_line(row, why, tmp_path):
 
 
 # --- processes that die
-
-
 def test_failing_cells_are_recorded_and_the_rest_goes_on(tmp_path):
     write_policies(tmp_path)
     more = "limit = 1e6\nmemory_limit = 500\n"
@@ -481,8 +457,6 @@ def test_closing_ends_the_workers():
 
 
 # --- the command
-
-
 def test_the_command_resumes_retries_and_exports(tmp_path):
     study, out = tmp_path / "s.toml", tmp_path / "all.csv"
     study.write_text(MARS + '[[policies]]\nnames = ["fcfs", "vllm"]\n')
@@ -530,8 +504,6 @@ def test_parquet_holds_the_same(tmp_path):
 
 
 # --- a cluster
-
-
 class FakeDask:
     """Stands in for `distributed`: carries out cells at once, in this process, except as its future's status says."""
 
@@ -572,14 +544,11 @@ def test_a_cell_that_kills_dask_workers_is_a_failed_cell(monkeypatch):
     assert rows[1]["error"] == "its Dask worker: killed 3 of them"
 
 
-@pytest.mark.parametrize(
-    ("fake", "address", "message"),
-    [
-        (FakeDask(["cancelled"]), "tcp://a:1", "the cluster at tcp://a:1 is gone; --resume goes on with what is left"),
-        (FakeDask([]), "a:1", r"--cluster a:1: no Dask scheduler answers there \(timed out\)"),
-        (FakeDask([], "9"), "tcp://a:1", "its workers have kvbound {'9'}, this is "),
-    ],
-)
+@pytest.mark.parametrize(("fake", "address", "message"), [
+    (FakeDask(["cancelled"]), "tcp://a:1", "the cluster at tcp://a:1 is gone; --resume goes on with what is left"),
+    (FakeDask([]), "a:1", r"--cluster a:1: no Dask scheduler answers there \(timed out\)"),
+    (FakeDask([], "9"), "tcp://a:1", "its workers have kvbound {'9'}, this is "),
+])  # fmt: skip
 def test_what_is_wrong_with_a_cluster(fake, address, message, monkeypatch):
     monkeypatch.setattr(sweeps.cluster, "dask", lambda: fake)
     with pytest.raises(BadInput, match=message):

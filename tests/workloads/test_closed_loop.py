@@ -20,11 +20,8 @@ def plain(k, prompt, decode, **more):
 def test_requests_are_dealt_in_turn_and_join_with_calls():
     calls = Segment(decode=1, call=Call(duration=5, returns=2)), Segment(decode=2)
     requests = [
-        plain(0, 3, 4, max_new=9),
-        plain(1, 1, 1),
-        plain(2, 2, 1, max_new=8).replace(segments=calls),
-        plain(3, 1, 1),
-    ]
+        plain(0, 3, 4, max_new=9), plain(1, 1, 1), plain(2, 2, 1, max_new=8).replace(segments=calls), plain(3, 1, 1),
+    ]  # fmt: skip
     first, second = closed_loop(requests, 2, 7)
     asked = Segment(decode=4, call=Call(duration=7, returns=2))
     assert first == Request(id="u1", prompt=3, segments=(asked, *calls), max_new=9)
@@ -57,18 +54,12 @@ def test_commands_make_them(tmp_path):
     assert made.name.endswith("closed-loop=2,think=0")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--closed-loop", 4], "--closed-loop is from 1 to 3 users, the number of requests, not 4"),
-        (["--closed-loop", 2, "--slo-ttft", 1], "--closed-loop: an SLO or contents of a request have no place"),
-        (
-            ["--closed-loop", 2, "--load", 2],
-            "--closed-loop: users ask when their last answer has come; leave out --load",
-        ),
-        (["--closed-loop", 2, "--think", "soon"], "--think soon: write a number of at least 0"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    (["--closed-loop", 4], "--closed-loop is from 1 to 3 users, the number of requests, not 4"),
+    (["--closed-loop", 2, "--slo-ttft", 1], "--closed-loop: an SLO or contents of a request have no place"),
+    (["--closed-loop", 2, "--load", 2], "--closed-loop: users ask when their last answer has come; leave out --load"),
+    (["--closed-loop", 2, "--think", "soon"], "--think soon: write a number of at least 0"),
+])  # fmt: skip
 def test_what_means_nothing_with_it_is_refused(tmp_path, options, message):
     trace = tmp_path / "t.csv"
     trace.write_text("arrival,prompt,decode\n0,10,2\n50,20,3\n99,30,4\n")

@@ -62,10 +62,8 @@ def test_freeing_the_calls_and_coarsening_commute():
 def test_the_output_limit_is_rounded_as_an_output_of_that_length(evict):
     for limit in (7, 8, 9, 15, 16, 40, 10**9):
         of = [
-            request("A", 9, (6, 5, 7, "free"), 1, max_new=limit),
-            request("B", 9, min(limit, 200)),
-            request("C", 9, 2),
-        ]
+            request("A", 9, (6, 5, 7, "free"), 1, max_new=limit), request("B", 9, min(limit, 200)), request("C", 9, 2),
+        ]  # fmt: skip
         fine = instance(*of, memory=500, evict=evict)
         for block, slot in ((4, 4), (3, 4), (5, 4)):
             coarse = coarsen(fine, block_tokens=block, slot_ticks=slot)
@@ -87,27 +85,24 @@ def test_the_file_keeps_the_coarsening():
 HINGE = (CostFunction(busy=1, decode_requests=1),)
 
 
-@pytest.mark.parametrize(
-    ("fine", "changes", "message"),
-    [
-        (instance(ONE), {"block_tokens": 0}, "block_tokens is from 1 to 10.9, not 0"),
-        (instance(ONE), {"slot_ticks": -4}, "slot_ticks is from 1 to 10.9, not -4"),
-        (instance(ONE), {"headroom_ticks": 4}, "headroom_ticks is from 0 to 3 .*, not 4"),
-        (instance(ONE, cost=HINGE), {}, r"only instances whose batches all last one tick \(unit cost\)"),
-        (instance(ONE.replace(slo=Slo(latency=3))), {}, "request A has SLOs, which have no coarse form"),
-        (instance(ONE, chunked=False), {}, "only a machine with chunked is coarsened"),
-        (instance(ONE, hybrid=False), {}, "only a machine with hybrid is coarsened"),
-        (instance(ONE, pause=False), {}, "only a machine with pause is coarsened"),
-        (instance(ONE, drop_and_work=True), {}, "only a machine without drop_and_work is coarsened"),
-        (instance(ONE, layout=KvLayout(state=1)), {}, "a layout of KV has no coarse form"),
-        (instance(ONE, memory=15, block=3), {}, "block of 3 tokens neither divides 4 nor is a multiple"),
-        (instance(request("A", 1, 1), memory=3), {}, "memory of 3 tokens is less than one block of 4"),
-        (instance(ONE, batch_tokens=1), {"headroom_ticks": 1}, "batch_tokens of 1 is less than one block of 4"),
-        (instance(ONE, prefill_tokens=1), {"headroom_ticks": 1}, "prefill_tokens of 1 is less than one block"),
-        (coarsen(instance(ONE), block_tokens=2, slot_ticks=2), {}, "is coarse already"),
-        (instance(ONE, memory=16), {}, "coarsened to blocks of 4: request A can never fit: .* needs 5 tokens"),
-    ],
-)
+@pytest.mark.parametrize(("fine", "changes", "message"), [
+    (instance(ONE), {"block_tokens": 0}, "block_tokens is from 1 to 10.9, not 0"),
+    (instance(ONE), {"slot_ticks": -4}, "slot_ticks is from 1 to 10.9, not -4"),
+    (instance(ONE), {"headroom_ticks": 4}, "headroom_ticks is from 0 to 3 .*, not 4"),
+    (instance(ONE, cost=HINGE), {}, r"only instances whose batches all last one tick \(unit cost\)"),
+    (instance(ONE.replace(slo=Slo(latency=3))), {}, "request A has SLOs, which have no coarse form"),
+    (instance(ONE, chunked=False), {}, "only a machine with chunked is coarsened"),
+    (instance(ONE, hybrid=False), {}, "only a machine with hybrid is coarsened"),
+    (instance(ONE, pause=False), {}, "only a machine with pause is coarsened"),
+    (instance(ONE, drop_and_work=True), {}, "only a machine without drop_and_work is coarsened"),
+    (instance(ONE, layout=KvLayout(state=1)), {}, "a layout of KV has no coarse form"),
+    (instance(ONE, memory=15, block=3), {}, "block of 3 tokens neither divides 4 nor is a multiple"),
+    (instance(request("A", 1, 1), memory=3), {}, "memory of 3 tokens is less than one block of 4"),
+    (instance(ONE, batch_tokens=1), {"headroom_ticks": 1}, "batch_tokens of 1 is less than one block of 4"),
+    (instance(ONE, prefill_tokens=1), {"headroom_ticks": 1}, "prefill_tokens of 1 is less than one block"),
+    (coarsen(instance(ONE), block_tokens=2, slot_ticks=2), {}, "is coarse already"),
+    (instance(ONE, memory=16), {}, "coarsened to blocks of 4: request A can never fit: .* needs 5 tokens"),
+])  # fmt: skip
 def test_what_has_no_coarse_form_is_refused(fine, changes, message):
     grid = {"block_tokens": 4, "slot_ticks": 4} | changes
     with pytest.raises(BadInput, match=message):

@@ -16,7 +16,7 @@ from kvbound.cli.setting import with_handling
 from kvcore import BadInput, Instance, Machine
 from kvcore.files import read_instance
 from kvcore.stream import sizes_of, write_instance
-from tests.support.commands import kvbound
+from tests.support.commands import kvbound, one_line
 from tests.support.few import few
 from workloads.arrivals import arrivals
 from workloads.generators import KINDS, Workload, generate
@@ -42,8 +42,6 @@ def check_moments(values, wanted, slack=0):
 
 
 # --- the distributions -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("moments", [Moments(28.6, 15.6), Moments(9e-5, 6e-5), Moments(1.72, 3.33), Moments(753, 703)])
 @pytest.mark.parametrize("distribution", [lognormal, gamma])
 def test_continuous_draws_have_their_moments(distribution, moments):
@@ -68,8 +66,6 @@ def test_geometric_draws_have_their_mean(mean):
 
 
 # --- arrivals ----------------------------------------------------------------------------------------------------
-
-
 def gaps(rate, cv, n=20_000):
     times = list(islice(arrivals(random.Random(4), NANOSECOND, rate=Fraction(rate), cv=cv), n))
     assert times == sorted(times)
@@ -90,19 +86,16 @@ def test_arrivals_end_with_the_minutes_and_round_up():
     assert list(islice(arrivals(random.Random(5), NANOSECOND, rate=None), 3)) == [0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"cv": 2, "rate": None}, "--cv means nothing without --rate"),
-        ({"minutes": 2, "rate": None}, "--minutes means nothing without --rate"),
-        ({"rate": 10**7}, "the rate of arrivals is from 1/1000000 to 1000000 per second, not 10000000"),
-        ({"rate": Fraction(1, 10**7)}, "the rate of arrivals is from"),
-        ({"cv": 11}, "the coefficient of variation of the gaps is from 1/10 to 10, not 11"),
-        ({"cv": Fraction(1, 20)}, "from 1/10 to 10, not 1/20"),
-        ({"minutes": 0}, "arrivals go on for more than 0 and at most 1000000 minutes, not 0"),
-        ({"rate": 10**6, "minutes": 1}, "--rate 1000000 for --minutes 1 makes more than 10000000 requests"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"cv": 2, "rate": None}, "--cv means nothing without --rate"),
+    ({"minutes": 2, "rate": None}, "--minutes means nothing without --rate"),
+    ({"rate": 10**7}, "the rate of arrivals is from 1/1000000 to 1000000 per second, not 10000000"),
+    ({"rate": Fraction(1, 10**7)}, "the rate of arrivals is from"),
+    ({"cv": 11}, "the coefficient of variation of the gaps is from 1/10 to 10, not 11"),
+    ({"cv": Fraction(1, 20)}, "from 1/10 to 10, not 1/20"),
+    ({"minutes": 0}, "arrivals go on for more than 0 and at most 1000000 minutes, not 0"),
+    ({"rate": 10**6, "minutes": 1}, "--rate 1000000 for --minutes 1 makes more than 10000000 requests"),
+])  # fmt: skip
 def test_bad_arrivals_are_answered_in_one_line(options, message):
     with pytest.raises(BadInput, match=re.escape(message)):
         arrivals(random.Random(0), NANOSECOND, **{"rate": Fraction(1)} | options)
@@ -115,8 +108,6 @@ def test_arrivals_beyond_the_largest_tick_are_refused():
 
 
 # --- the kinds ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", few([*TYPES], 3))
 def test_requests_of_a_type_have_the_moments_of_the_table(name):
     draw, wanted = random.Random(6), TYPES[name]
@@ -205,29 +196,26 @@ def test_objectives_are_put_on_every_request_in_ticks():
     assert (only.slo.ttft, only.slo.normalized_latency) == (40, None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        ("chat", {"n": 1}, "no kind of requests is called 'chat'; there are infercept, toolbench, mixed, fixed, "),
-        ("fixed", {}, "give --n, the number of requests, or --rate and --minutes"),
-        ("fixed", {"n": 0}, "--n is from 1 to 10000000 requests, not 0"),
-        ("fixed", {"n": 10**8}, "--n is from 1 to 10000000 requests, not 100000000"),
-        ("fixed", {"n": 1, "tick": Fraction(0)}, "a tick lasts more than 0 seconds, not 0"),
-        ("fixed", {"n": 1, "share": 1}, "--share means nothing for fixed; its options are --prompt, --output"),
-        ("infercept", {"n": 1, "mix": "a"}, "--mix means nothing for infercept; its options are none of its own"),
-        ("fixed", {"n": 1, "prompt": 0}, "--prompt is from 1 to 1000000000000000 tokens, not 0"),
-        ("fixed", {"n": 1, "output": 10**16}, "--output is from 1 to 1000000000000000 tokens, not 1"),
-        ("mixed", {"n": 1, "share": 2}, "--share, of requests without calls, is from 0 to 1, not 2"),
-        ("infermax-mix", {"n": 1, "mix": "siso"}, "--mix is two of siso, silo, liso, lilo, such as siso+lilo, not"),
-        ("infermax-mix", {"n": 1, "mix": "siso+siso"}, "--mix is two of"),
-        ("infermax-mix", {"rate": 1, "minutes": 1}, "infermax-mix needs --n"),
-        ("fixed", {"n": 1, "minutes": 1}, "--minutes means nothing without --rate"),
-        ("fixed", {"rate": Fraction(1, 10**6), "minutes": 1}, "no request arrives within --minutes"),
-        ("fixed", {"n": 1, "prompt": 60_000}, "fixed: request fixed-1 can never fit: its last token needs 61023"),
-        ("fixed", {"n": 1, "slo_ttft": 10**15}, "the objectives in ticks of 1/40 s: ttft: "),
-        ("fixed", {"n": 1, "slo_normalized": Fraction(-1)}, "the objectives in ticks of 1/40 s: normalized_latency: "),
-    ],
-)
+@pytest.mark.parametrize(("kind", "options", "message"), [
+    ("chat", {"n": 1}, "no kind of requests is called 'chat'; there are infercept, toolbench, mixed, fixed, "),
+    ("fixed", {}, "give --n, the number of requests, or --rate and --minutes"),
+    ("fixed", {"n": 0}, "--n is from 1 to 10000000 requests, not 0"),
+    ("fixed", {"n": 10**8}, "--n is from 1 to 10000000 requests, not 100000000"),
+    ("fixed", {"n": 1, "tick": Fraction(0)}, "a tick lasts more than 0 seconds, not 0"),
+    ("fixed", {"n": 1, "share": 1}, "--share means nothing for fixed; its options are --prompt, --output"),
+    ("infercept", {"n": 1, "mix": "a"}, "--mix means nothing for infercept; its options are none of its own"),
+    ("fixed", {"n": 1, "prompt": 0}, "--prompt is from 1 to 1000000000000000 tokens, not 0"),
+    ("fixed", {"n": 1, "output": 10**16}, "--output is from 1 to 1000000000000000 tokens, not 1"),
+    ("mixed", {"n": 1, "share": 2}, "--share, of requests without calls, is from 0 to 1, not 2"),
+    ("infermax-mix", {"n": 1, "mix": "siso"}, "--mix is two of siso, silo, liso, lilo, such as siso+lilo, not"),
+    ("infermax-mix", {"n": 1, "mix": "siso+siso"}, "--mix is two of"),
+    ("infermax-mix", {"rate": 1, "minutes": 1}, "infermax-mix needs --n"),
+    ("fixed", {"n": 1, "minutes": 1}, "--minutes means nothing without --rate"),
+    ("fixed", {"rate": Fraction(1, 10**6), "minutes": 1}, "no request arrives within --minutes"),
+    ("fixed", {"n": 1, "prompt": 60_000}, "fixed: request fixed-1 can never fit: its last token needs 61023"),
+    ("fixed", {"n": 1, "slo_ttft": 10**15}, "the objectives in ticks of 1/40 s: ttft: "),
+    ("fixed", {"n": 1, "slo_normalized": Fraction(-1)}, "the objectives in ticks of 1/40 s: normalized_latency: "),
+])  # fmt: skip
 def test_bad_workloads_are_answered_in_one_line(kind, options, message):
     with pytest.raises(BadInput, match=re.escape(message)) as refused:
         generate(kind, **options)
@@ -235,8 +223,6 @@ def test_bad_workloads_are_answered_in_one_line(kind, options, message):
 
 
 # --- streaming ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["plain", 'with "quotes", "requests": [] and Zoë'])
 def test_a_streamed_file_is_that_of_the_instance(tmp_path, name):
     whole = generate("infercept", n=30, seed=3, rate=Fraction(1), slo_ttft=Fraction(1)).replace(name=name)
@@ -311,41 +297,33 @@ def test_every_cost_brings_its_tick_and_machine(tmp_path, cost):
     assert made.machine == (model.machine or GPT_J_6B).replace(evict=False, partial=False)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nothing", "--n", 1], "no kind of requests is called 'nothing'; there are infercept, "),
-        (["fixed"], "give --n, the number of requests, or --rate and --minutes"),
-        (["fixed", "--n", 0], "Invalid value for '--n'"),
-        (["fixed", "--n", 1, "--rate", "."], "--rate .: write a number above 0"),
-        (["fixed", "--n", 1, "--rate", "fast"], "--rate fast: write a number above 0, such as 2, 0.5 or 1/40"),
-        (["fixed", "--n", 1, "--rate", "1e999999999"], "--rate 1e999999999: write a number above 0"),
-        (["fixed", "--n", 1, "--cv", "0"], "--cv 0: write a number above 0"),
-        (["fixed", "--n", 1, "--cv", "1"], "--cv means nothing without --rate"),
-        (["fixed", "--n", 1, "--minutes", "-1"], "--minutes -1: write a number above 0"),
-        (["mixed", "--n", 1, "--share", "half"], "--share half: write a number of at least 0"),
-        (["mixed", "--n", 1, "--share", "1.5"], "--share, of requests without calls, is from 0 to 1, not 3/2"),
-        (["mixed", "--n", 1, "--prompt", 5], "--prompt means nothing for mixed; its options are --share"),
-        (["fixed", "--n", 1, "--slo-ttft", "1/0"], "--slo-ttft 1/0: write a number above 0"),
-        (["fixed", "--n", 1, "--slo-normalized", "x"], "--slo-normalized x: write a number above 0"),
-        (["fixed", "--n", 1, "--handling", "keep"], "--handling is one of min-waste, preserve, "),
-        (["infercept", "--n", 9, "--handling", "swap", "--host-memory", 1], "--handling swap: request "),
-        (["fixed", "--n", 1, "--cost", "a100"], "no cost model is called 'a100'; there are unit, "),
-        (
-            ["fixed", "--n", 1, "--cost", "infermax-7b", "--tick", "1/40"],
-            "--tick: a tick of the cost infermax-7b lasts",
-        ),
-        (["fixed", "--n", 1, "--tick", "1e-40"], "fixed: tick_seconds: its numerator and denominator are at most"),
-        (["fixed", "--n", 1, "--prefill-tokens", 500], "the machine: prefill_tokens 500 exceeds batch_tokens 384"),
-        (["fixed", "--n", 1, "--memory", 100], "fixed: request fixed-1 can never fit"),
-        (["fixed", "--n", 1, "--no-chunked"], "fixed: request fixed-1 can never fit: its prompt is a prefill of 1024"),
-        (["fixed", "--n", 1, "--block-size", 0], "Invalid value for '--block-size'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["nothing", "--n", 1], "no kind of requests is called 'nothing'; there are infercept, "),
+    (["fixed"], "give --n, the number of requests, or --rate and --minutes"),
+    (["fixed", "--n", 0], "Invalid value for '--n'"),
+    (["fixed", "--n", 1, "--rate", "."], "--rate .: write a number above 0"),
+    (["fixed", "--n", 1, "--rate", "fast"], "--rate fast: write a number above 0, such as 2, 0.5 or 1/40"),
+    (["fixed", "--n", 1, "--rate", "1e999999999"], "--rate 1e999999999: write a number above 0"),
+    (["fixed", "--n", 1, "--cv", "0"], "--cv 0: write a number above 0"),
+    (["fixed", "--n", 1, "--cv", "1"], "--cv means nothing without --rate"),
+    (["fixed", "--n", 1, "--minutes", "-1"], "--minutes -1: write a number above 0"),
+    (["mixed", "--n", 1, "--share", "half"], "--share half: write a number of at least 0"),
+    (["mixed", "--n", 1, "--share", "1.5"], "--share, of requests without calls, is from 0 to 1, not 3/2"),
+    (["mixed", "--n", 1, "--prompt", 5], "--prompt means nothing for mixed; its options are --share"),
+    (["fixed", "--n", 1, "--slo-ttft", "1/0"], "--slo-ttft 1/0: write a number above 0"),
+    (["fixed", "--n", 1, "--slo-normalized", "x"], "--slo-normalized x: write a number above 0"),
+    (["fixed", "--n", 1, "--handling", "keep"], "--handling is one of min-waste, preserve, "),
+    (["infercept", "--n", 9, "--handling", "swap", "--host-memory", 1], "--handling swap: request "),
+    (["fixed", "--n", 1, "--cost", "a100"], "no cost model is called 'a100'; there are unit, "),
+    (["fixed", "--n", 1, "--cost", "infermax-7b", "--tick", "1/40"], "--tick: a tick of the cost infermax-7b lasts"),
+    (["fixed", "--n", 1, "--tick", "1e-40"], "fixed: tick_seconds: its numerator and denominator are at most"),
+    (["fixed", "--n", 1, "--prefill-tokens", 500], "the machine: prefill_tokens 500 exceeds batch_tokens 384"),
+    (["fixed", "--n", 1, "--memory", 100], "fixed: request fixed-1 can never fit"),
+    (["fixed", "--n", 1, "--no-chunked"], "fixed: request fixed-1 can never fit: its prompt is a prefill of 1024"),
+    (["fixed", "--n", 1, "--block-size", 0], "Invalid value for '--block-size'"),
+])  # fmt: skip
 def test_bad_options_of_the_command_are_answered_in_one_line(tmp_path, arguments, message):
-    done = kvbound("generate", *arguments, "--out", tmp_path / "I.json", code=2)
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert message in one_line("generate", *arguments, "--out", tmp_path / "I.json")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -89,15 +89,12 @@ def test_inputs_of_agents_share_what_they_have_in_common_with_the_row_before(tmp
     assert "20.7 % of all prompt tokens begin an earlier context, too" in made.stderr  # 3 * 64 of 926
 
 
-@pytest.mark.parametrize(
-    ("map", "block", "error"),
-    [
-        ("prompt=in,decode=out,contents=hash_ids", 2, "write contents=COLUMN:TOKENS, with the tokens of a block"),
-        ("prompt=in,decode=out,contents=hash_ids:0", 2, "write contents=COLUMN:TOKENS, with the tokens of a block"),
-        ("prompt=in,decode=out,arrival=in,session=in,contents=hash_ids:4", 2, "contents and session: hashes of whole"),
-        (MAP, 3, "a hash is of 4 tokens, no whole blocks of 3; give --block-size 4, or what divides it"),
-    ],
-)
+@pytest.mark.parametrize(("map", "block", "error"), [
+    ("prompt=in,decode=out,contents=hash_ids", 2, "write contents=COLUMN:TOKENS, with the tokens of a block"),
+    ("prompt=in,decode=out,contents=hash_ids:0", 2, "write contents=COLUMN:TOKENS, with the tokens of a block"),
+    ("prompt=in,decode=out,arrival=in,session=in,contents=hash_ids:4", 2, "contents and session: hashes of whole"),
+    (MAP, 3, "a hash is of 4 tokens, no whole blocks of 3; give --block-size 4, or what divides it"),
+])  # fmt: skip
 def test_what_is_wrong_with_hashes(tmp_path, map, block, error):
     with pytest.raises(BadInput, match=error):
         read(table(tmp_path, *ROWS), map, block=block)

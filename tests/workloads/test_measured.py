@@ -42,22 +42,19 @@ def test_what_the_model_lacks_is_noted():
     assert read(DATA / "llmservingsim.csv").notes == ()
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "message"),
-    [
-        ("blis.csv", ",1050000,1250000,", ",0,0,", "line 2: first_chunk_time_us must be later than the arrival: the"),
-        ("blis.csv", ",1150000,", ",1050000,", "line 3: last_chunk_time_us must be no earlier than first_chunk_time"),
-        ("blis.csv", ",512,8,512", ",0,8,512", "line 2: input_tokens must be at least 1"),
-        ("blis.csv", ",512,8,512", ",512,0,512", "line 2: output_tokens must be at least 1"),
-        ("blis.csv", "status", "state", "line 1: no column status"),
-        ("blis.csv", ",ok,", ",error,", "none of its requests was done"),
-        ("llmservingsim.csv", "40000000,40000000,\"", "4e,40000000,\"", "line 2: TTFT must be a decimal number"),
-        ("llmservingsim.csv", "\n0,1,", "\n1,1,", "line 3: instance id must be 0 in all rows: a run here is"),
-        ("aisimulate.jsonl", '"prefill_worker_idx":null', '"prefill_worker_idx":0', "line 1: prefill_worker_idx must"),
-        ("aisimulate.jsonl", '"arrival_time_ms":10.0', '"arrival_time_ms":-1', "line 2: arrival_time_ms must be"),
-        ("aisimulate.jsonl", '"input_length":512', '"input_length":5000', "needs"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("file", "old", "new", "message"), [
+    ("blis.csv", ",1050000,1250000,", ",0,0,", "line 2: first_chunk_time_us must be later than the arrival: the"),
+    ("blis.csv", ",1150000,", ",1050000,", "line 3: last_chunk_time_us must be no earlier than first_chunk_time"),
+    ("blis.csv", ",512,8,512", ",0,8,512", "line 2: input_tokens must be at least 1"),
+    ("blis.csv", ",512,8,512", ",512,0,512", "line 2: output_tokens must be at least 1"),
+    ("blis.csv", "status", "state", "line 1: no column status"),
+    ("blis.csv", ",ok,", ",error,", "none of its requests was done"),
+    ("llmservingsim.csv", "40000000,40000000,\"", "4e,40000000,\"", "line 2: TTFT must be a decimal number"),
+    ("llmservingsim.csv", "\n0,1,", "\n1,1,", "line 3: instance id must be 0 in all rows: a run here is"),
+    ("aisimulate.jsonl", '"prefill_worker_idx":null', '"prefill_worker_idx":0', "line 1: prefill_worker_idx must"),
+    ("aisimulate.jsonl", '"arrival_time_ms":10.0', '"arrival_time_ms":-1', "line 2: arrival_time_ms must be"),
+    ("aisimulate.jsonl", '"input_length":512', '"input_length":5000', "needs"),
+])  # fmt: skip
 def test_mistakes_are_named_by_line_and_column(tmp_path, file, old, new, message):
     text = (DATA / file).read_text()
     assert old in text

@@ -1,7 +1,5 @@
 """Drawn conversations: what their contexts have in common, in whole blocks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -48,8 +48,6 @@ def written(tmp_path, text, name="trace.csv"):
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("inputs", ["appends=input_len", "prompt=prefix_len,appends=input_len"])
 def test_a_log_of_appended_tokens_keeps_the_context(inputs):
     instance, notes = imported("appended_tokens.csv", f"{APPENDED},{inputs}")
@@ -99,31 +97,25 @@ def test_a_row_without_output_splits_a_session_and_is_said(tmp_path):
     assert notes[:2] == [f"4 rows in 1 sessions make 2 requests: {why}", "1 rows without output are left out"]
 
 
-@pytest.mark.parametrize(
-    ("map", "message"),
-    [
-        ("appends=in,decode=out", "--map: appends means nothing without session .or parent."),
-        ("decode=out,session=who", "--map: prompt is missing; write prompt=COLUMN"),
-        ("arrival=t,prompt=in,decode=out,parent=who", "--map: parent needs id, by which a row names the row before it"),
-        ("arrival=t,prompt=in,decode=out,parent=who,id=t,session=who", "session and parent: give the name of"),
-        ("arrival=t,prompt=in,decode=out,session=who,appends=t,returns=t", "appends and returns: both say by how much"),
-        ("prompt=in,decode=out,weight=t,priority=t", "weight and priority: a priority becomes the weight"),
-        ("prompt=in,decode=out,parent=who,id=t", "--map: parent needs arrival or call"),
-        ("arrival=t,prompt=in,decode=out,id=t,parent=t,contents=in:16", "contents and parent: hashes of whole prompts"),
-    ],
-)
+@pytest.mark.parametrize(("map", "message"), [
+    ("appends=in,decode=out", "--map: appends means nothing without session .or parent."),
+    ("decode=out,session=who", "--map: prompt is missing; write prompt=COLUMN"),
+    ("arrival=t,prompt=in,decode=out,parent=who", "--map: parent needs id, by which a row names the row before it"),
+    ("arrival=t,prompt=in,decode=out,parent=who,id=t,session=who", "session and parent: give the name of"),
+    ("arrival=t,prompt=in,decode=out,session=who,appends=t,returns=t", "appends and returns: both say by how much"),
+    ("prompt=in,decode=out,weight=t,priority=t", "weight and priority: a priority becomes the weight"),
+    ("prompt=in,decode=out,parent=who,id=t", "--map: parent needs arrival or call"),
+    ("arrival=t,prompt=in,decode=out,id=t,parent=t,contents=in:16", "contents and parent: hashes of whole prompts"),
+])  # fmt: skip
 def test_keys_that_mean_nothing_together_are_refused(map, message):
     with pytest.raises(BadInput, match=message):
         read_map(map)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("t,id,up,in,out\n0,a,b,1,1\n1,b,a,1,1\n", "some rows name each other in a circle as the row before"),
-        ("t,id,up,in,out\n0,a,,1,1\n1,a,,1,1\n", "line 3: another row has the id a"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("t,id,up,in,out\n0,a,b,1,1\n1,b,a,1,1\n", "some rows name each other in a circle as the row before"),
+    ("t,id,up,in,out\n0,a,,1,1\n1,a,,1,1\n", "line 3: another row has the id a"),
+])  # fmt: skip
 def test_parents_that_are_no_trees_are_refused(tmp_path, text, message):
     with pytest.raises(BadInput, match=message):
         imported(written(tmp_path, text), "arrival=t,id=id,parent=up,prompt=in,decode=out", tmp_path)
@@ -136,8 +128,6 @@ def test_a_session_that_appends_nothing_first_is_refused(tmp_path):
 
 
 # --- objectives, classes, priorities ---------------------------------------------------------------------------------
-
-
 def test_objectives_and_classes_of_each_row():
     map = f"{MAP},class=slo_class,slo_ttft=slo_ttft_s"
     instance, notes = imported("slo_classes.csv", map)
@@ -203,8 +193,6 @@ def test_an_assumed_output_limit_is_said(tmp_path):
 
 
 # --- the other cases -------------------------------------------------------------------------------------------------
-
-
 def test_sessions_by_arrival_and_answer():
     map = "arrival=t,prompt=input,decode=output,session=session,latency=answer_s"
     instance, notes = imported("agent_pauses.csv", map)
@@ -223,8 +211,6 @@ def test_plain_rows():
 
 
 # --- forms -----------------------------------------------------------------------------------------------------------
-
-
 def test_floats_of_pandas_are_whole_numbers():
     instance, notes = imported("pandas_floats.csv", MAP)
     assert [(request.prompt, request.output) for request in instance.requests] == [(10, 5), (20, 3)]
@@ -274,15 +260,12 @@ def test_paths_through_lists_and_an_array_of_rows(tmp_path, text):
     assert shapes(instance) == {instance.requests[0].id: (0, 8, (2,))}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (f"[{EVENTS},\n 3]", "item 2 of its array is no JSON object"),
-        (f"[{EVENTS},\n {{]", "line 2: not JSON: "),
-        ("[]", "it is empty; each line must hold an object"),
-        (EVENTS.replace("[7, 8]", "[]"), r"line 1: no key use.in\[-1\]; its keys are .*events\[0\].at"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    (f"[{EVENTS},\n 3]", "item 2 of its array is no JSON object"),
+    (f"[{EVENTS},\n {{]", "line 2: not JSON: "),
+    ("[]", "it is empty; each line must hold an object"),
+    (EVENTS.replace("[7, 8]", "[]"), r"line 1: no key use.in\[-1\]; its keys are .*events\[0\].at"),
+])  # fmt: skip
 def test_bad_arrays_are_answered_in_one_line(tmp_path, text, message):
     with pytest.raises(BadInput, match=message):
         imported(written(tmp_path, text, "t.jsonl"), "arrival=events[0].at,prompt=use.in[-1],decode=out", tmp_path)

@@ -73,24 +73,21 @@ def test_slices_are_drawn_where_the_data_is_at_hand(monkeypatch):
         assert builtin_instance("infercept-slice:k=3,seed=1,evict=1").machine.evict
 
 
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("infercept-sample:k=9", "k is one of 3, 4, 5, 6"),
-        ("infercept-sample:k=3,evict=2", "infercept-sample: evict is 0 or 1, not 2"),
-        ("infercept-ve:chunked=2", "infercept-ve: chunked is 0 or 1, not 2"),
-        ("infercept-ve:k=5", "infercept-ve: k is one of 3, 4, not 5"),
-        ("infercept-sample:k=0", "k is a number of requests"),
-        ("mars-figure1:k=3", "'k=3' is no parameter"),
-        ("hindsight:n=0", "n is a number of requests"),
-        ("hindsight:M=5", "M is at least 6"),
-        ("hindsight:M=30,P=31", "P, the largest peak, is from 6 to M = 30"),
-        ("hindsight:P=5", "P, the largest peak"),
-        ("infermax-figure15:I=0", "I is a prompt length"),
-        ("infermax-figure15:I=x", "'I=x' is no parameter"),
-        ("nothing", "no built-in instance is called 'nothing'"),
-    ],
-)
+@pytest.mark.parametrize(("name", "complaint"), [
+    ("infercept-sample:k=9", "k is one of 3, 4, 5, 6"),
+    ("infercept-sample:k=3,evict=2", "infercept-sample: evict is 0 or 1, not 2"),
+    ("infercept-ve:chunked=2", "infercept-ve: chunked is 0 or 1, not 2"),
+    ("infercept-ve:k=5", "infercept-ve: k is one of 3, 4, not 5"),
+    ("infercept-sample:k=0", "k is a number of requests"),
+    ("mars-figure1:k=3", "'k=3' is no parameter"),
+    ("hindsight:n=0", "n is a number of requests"),
+    ("hindsight:M=5", "M is at least 6"),
+    ("hindsight:M=30,P=31", "P, the largest peak, is from 6 to M = 30"),
+    ("hindsight:P=5", "P, the largest peak"),
+    ("infermax-figure15:I=0", "I is a prompt length"),
+    ("infermax-figure15:I=x", "'I=x' is no parameter"),
+    ("nothing", "no built-in instance is called 'nothing'"),
+])  # fmt: skip
 def test_bad_names_are_answered_in_one_line(name, complaint):
     with pytest.raises(BadInput, match=complaint) as refused:
         builtin_instance(name)
