@@ -202,7 +202,7 @@ class Ascent:
             upper = float(self.task.upper * self.units.unit * self.units.divisor) / self.units.slot
         maximise(
             partial(self.evaluate, case), case.price, case.bundle, linear=-np.ones(n), low=np.zeros(n),
-            high=np.full(n, self.most), scale=np.full(n, self.most / 4), size=0.05, worth=1e-5 * abs(case.value),
+            high=np.full(n, self.most), scale=np.full(n, self.most / 4), size=0.05, worth=1e-5 * abs(self.worst.value),
             deadline=self.task.deadline, rounds=rounds, enough=upper, steady=True,
         )  # fmt: skip
 
