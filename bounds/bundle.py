@@ -28,9 +28,13 @@ class Evaluation:
 
 @dataclass
 class Bundle:
-    """Cuts of the pieces, as slope and value at zero; valid for any function whose pieces are no greater."""
+    """Cuts of the pieces, as slope and value at zero; valid for any function whose pieces are no greater.
+
+    `mixed`: cuts that decide at the best point of the last program: the piece, the slope, the dual value.
+    """
 
     cuts: list[dict[bytes, tuple[Vector, float]]] = field(default_factory=list)
+    mixed: list[tuple[int, Vector, float]] = field(default_factory=list)
 
     def learn(self, point: Evaluation) -> None:
         """Add the cuts at a point."""
@@ -56,7 +60,11 @@ class Bundle:
         given = {"method": "highs", "options": {"time_limit": by_clock(seconds)}}
         found = linprog(cost, csr_matrix(table), levels, bounds=bounds, **given)
         spend_pivots(found.nit)
-        return (found.x[:n], float(-found.fun)) if found.status == 0 else None
+        if found.status != 0:
+            return None
+        duals = -found.ineqlin.marginals
+        self.mixed = [(i, slope, dual) for (i, slope, _), dual in zip(rows, duals, strict=True) if dual > 1e-6]
+        return found.x[:n], float(-found.fun)
 
 
 def maximise(
@@ -73,12 +81,13 @@ def maximise(
     deadline: float = math.inf,
     rounds: int | None = None,
     enough: float = np.inf,
+    steady: bool = False,
 ) -> tuple[Evaluation, float]:
     """Return the best point found, and the final size of the box.
 
     The function is `linear` @ x plus the pieces that `evaluate` gives; `low` <= x <= `high`. The box reaches `size` *
     `scale` to each side. It ends by the deadline, after `rounds` evaluations, at `enough`, or when no more than `worth`
-    is promised. Cuts are added to `bundle`; those in it must hold.
+    is promised. A `steady` box keeps its size. Cuts are added to `bundle`; those in it must hold.
     """
     best, collapse = evaluate(start), 0.6  # by it the box shrinks where more is lost than promised, or a program fails
     bundle.learn(best)
@@ -96,7 +105,9 @@ def maximise(
         made += 1
         bundle.learn(point)
         gain = point.value - best.value
-        if gain > 0.5 * promised:
+        if steady:
+            pass
+        elif gain > 0.5 * promised:
             size *= 1.5
         elif gain < 0:
             size *= collapse if gain < -promised else 0.85

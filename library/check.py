@@ -1705,7 +1705,9 @@ def slot_dual(instance: Box, proof: Box, objective: str) -> Amount:
             path.index()
             paths[but_id(there)] = path
     left = {kind: ticks_left(path) for kind, path in paths.items()}
-    for prices, points in cases_of(proof.prices, {one.id: one for one in instance.requests}):
+    ones = {one.id: one for one in instance.requests}
+    for prices, cases in cases_of([proof.prices] if isinstance(proof.prices, dict) else proof.prices):
+        points = [point(branch, ended, ones) for branch, ended in cases]
         if prices.since or any(most is None and any(prices[name]) for name, most in limits.items()):
             raise Broken("there are prices of what has no limit, or none from slot 0 on")
         slots = max(*(len(prices[name]) for name in RESOURCES), *(tick for _, tick, _, _ in points))
@@ -1713,7 +1715,7 @@ def slot_dual(instance: Box, proof: Box, objective: str) -> Amount:
         total: Any = -sum((most or 0) * sum(prices[name]) for name, most in limits.items())
         alike = dict[Any, list[int]]()
         for one in instance.requests:
-            known = tuple(point for point in points if point[0] == one.id)
+            known = tuple(each for each in points if each[0] == one.id)
             alike.setdefault((but_id(Box(one, arrival=start)), known), []).append(one.arrival - start)
         for (kind, known), arrivals in alike.items():
             total += paid_by(paths[kind], left[kind], rows, proof.scale, arrivals, known)
@@ -1721,28 +1723,32 @@ def slot_dual(instance: Box, proof: Box, objective: str) -> Amount:
     return Fraction(min(least), proof.scale * unit)
 
 
-Points = tuple[tuple[str, int, int, bool], ...]  # request, tick, tokens, whether it has these tokens then
+Point = tuple[str, int, int, bool]  # request, tick, tokens, whether it has these tokens then
 
 
-def cases_of(prices: Any, ones: dict[str, Box]) -> Iterator[tuple[Box, Points]]:
-    """Prices, and what is known where they hold: a branch precedes all of its first case, then all of the other."""
-    later: list[Points] = [()]
-    every: list[Any] = [prices] if isinstance(prices, dict) else prices
-    for each in every:
+def cases_of(nodes: list[Any]) -> Iterator[tuple[Any, tuple[tuple[Box, bool], ...]]]:
+    """The prices of each case, and whether it is the first of branches: one precedes its first, then the other."""
+    later: list[tuple[tuple[Box, bool], ...]] = [()]
+    for each in nodes:
         if not later:
             raise Broken("there are prices of no case")
-        points = later.pop()
-        spend(200 * (1 + len(points)), "its cases")
-        if "request" not in each:
-            yield each, points
-        elif each.request not in ones:
-            raise Broken(f"there is no request {each.request}")
+        known = later.pop()
+        spend(200 * (1 + len(known)), "its cases")
+        if "request" in each:
+            later += [(*known, (each, first)) for first in (False, True)]
         else:
-            segments = ones[each.request].segments
-            tokens = sum(segment.decode for segment in segments[: each.segment + 1]) + (each.segment >= len(segments))
-            later += [(*points, (each.request, each.slot + 1, tokens, has)) for has in (False, True)]
+            yield each, known
     if later:
         raise Broken("a case has no prices")
+
+
+def point(branch: Box, has: bool, ones: dict[str, Box]) -> Point:
+    """What a case of a branch says."""
+    if branch.request not in ones:
+        raise Broken(f"there is no request {branch.request}")
+    segments = ones[branch.request].segments
+    tokens = sum(segment.decode for segment in segments[: branch.segment + 1]) + (branch.segment >= len(segments))
+    return branch.request, branch.slot + 1, tokens, has
 
 
 def ticks_left(path: Alone) -> list[float]:
@@ -1755,7 +1761,9 @@ def ticks_left(path: Alone) -> list[float]:
     return left
 
 
-def paid_by(path: Alone, left: list[float], rows: list[Any], scale: int, arrivals: list[int], known: Points) -> Any:
+def paid_by(
+    path: Alone, left: list[float], rows: list[Any], scale: int, arrivals: list[int], known: tuple[Point, ...]
+) -> Any:
     """The least that requests of these arrivals cost and pay, if each is as the points say."""
     slots, rate = len(rows), scale * path.w
     spend(5 * path.size * (slots + 1), "the values of its states")
@@ -2216,7 +2224,10 @@ Run = tuple[list[int], int]  # what the first k units pay at a price of 1, and t
 
 
 def in_order(instance: Box, proof: Box, objective: str) -> Amount:
-    """Kind `in-order`: a request does whole units one after another, each pays the price of its slot."""
+    """Kind `in-order`: a request does whole units one after another, each pays the price of its slot.
+
+    Of several cases, each with prices, the least counts; in one, requests have done no more units, or no fewer.
+    """
     lines = list(lines_of(instance.cost))
     if proof.line >= len(lines):
         raise Broken("there is no such line")
@@ -2227,7 +2238,11 @@ def in_order(instance: Box, proof: Box, objective: str) -> Amount:
         raise Broken("the line gives batches no time")
     L, begin = limits_of(instance.machine)["device"], min(one.arrival for one in instance.requests)
     slot, (rates, unit) = proof.most * (a + b), rates_of(instance, objective)
-    total = -1024 * slot * sum(proof.price)
+    prices = proof.price
+    cases = [*cases_of(prices if prices and not isinstance(prices[0], int) else [prices])]
+    if {split.request for _, known in cases for split, _ in known} - {one.id for one in instance.requests}:
+        raise Broken("a split is of no request")
+    totals: list[Any] = [-1024 * slot * sum(price) for price, _ in cases]
     for rate, one in zip(rates, instance.requests, strict=True):
         runs, sums, context = list[Run](), [0], 0
         for new, call in fresh_tokens(one, MOST_OF.get(objective)):
@@ -2238,9 +2253,25 @@ def in_order(instance: Box, proof: Box, objective: str) -> Amount:
             if call:
                 runs, sums = [*runs, (list(accumulate(sums)), q * call)], [0]
         runs.append((list(accumulate(sums)), 0))
-        arrival = q * (one.arrival - begin)
-        total += least(runs, arrival, proof, a + b, 1024 * proof.scale * rate) - 1024 * proof.scale * rate * arrival
-    return Fraction(total, 1024 * proof.scale * q * unit)
+        arrival, rate = q * (one.arrival - begin), 1024 * proof.scale * rate
+        for c, (price, known) in enumerate(cases):
+            limits = between([each for each in known if each[0].request == one.id], len(price), runs)
+            totals[c] += least(runs, arrival, price, proof.most, limits, a + b, rate) - rate * arrival
+    return Fraction(min(totals), 1024 * proof.scale * q * unit)
+
+
+def between(known: list[Any], slots: int, runs: list[Run]) -> tuple[list[int], list[int]]:
+    """The fewest and the most units that a request has done before each slot, and after the last."""
+    units = sum(len(paid) - 1 for paid, _ in runs)
+    low, high = [0] * (slots + 1), [units] * (slots + 1)
+    for split, at_most in known:
+        spend(2 * slots, "its cases")
+        for s in range(slots + 1):
+            if at_most and s <= split.slot + 1:
+                high[s] = min(high[s], split.units)
+            elif not at_most and s > split.slot:
+                low[s] = max(low[s], min(units, split.units))
+    return low, high
 
 
 def packing(held: int, L: int | None, k: int) -> Fraction:
@@ -2249,36 +2280,44 @@ def packing(held: int, L: int | None, k: int) -> Fraction:
     return x if not k or ((k + 1) * x).denominator == 1 else Fraction((k + 1) * x // 1, k)
 
 
-def least(runs: list[Run], arrival: int, proof: Box, d: int, rate: int) -> int:
-    """The least that a request pays and its end costs, by its payments up to each slot, run after run."""
-    n, S = proof.most, len(proof.price)
+def least(
+    runs: list[Run], arrival: int, price: list[int], n: int, limits: tuple[list[int], list[int]], d: int, rate: int
+) -> Any:
+    """The least that a request pays and its end costs, by its payments up to each slot, run after run.
+
+    Infinity: the limits on the units done before each slot leave nothing.
+    """
+    S, (low, high), before = len(price), limits, 0  # units of the runs before
     slot, best, begins = n * d, inf, {arrival: 0}  # when a run may begin, and the least paid by then
     for j, (paid, wait) in enumerate(runs):
         end, ready = len(paid) - 1, dict[int, int]()
         rest = sum(d * (len(each) - 1) + call for each, call in runs[j + 1 :]) + wait  # after this run
+        begins = {time: cost for time, cost in begins.items() if low[min(time // slot, S)] <= before}
         for time in [time for time in begins if time >= S * slot]:  # a request that arrives after all slots
             begun = time if j == 0 else S * slot
             best = min(best, begins.pop(time) + rate * (begun + d * end + rest))
         first = min(begins, default=0) // slot
         row: list[float] = [inf] * end  # the least paid with k units done by a slot, not all
         for s in range(first, S if begins else 0):
-            spend(2 * (n + 4) * end, "units in order")
-            price, ways = proof.price[s], [inf] * (end + 1)  # by units done in the end
+            spend((4 + n.bit_length()) * end + 5 * n, "units in order")
             finished = list[tuple[int, float]]()
             for g in range(1, min(n, end) + 1):
-                finished.append((g, row[end - g] + price * (paid[end] - paid[end - g])))
-            bases = [known - price * each for known, each in zip(row, paid, strict=False)]
-            for g in range(min(n, end - 1) + 1):
-                ways[g:end] = map(min, ways[g:end], bases)
-            row = [way + price * each for way, each in zip(ways[:end], paid, strict=False)]
+                finished.append((g, row[end - g] + price[s] * (paid[end] - paid[end - g])))
+            ways, width = [known - price[s] * each for known, each in zip(row, paid, strict=False)], 1
+            while width <= n:  # each is the least of so many up to it
+                step = min(width, n + 1 - width)
+                ways, width = [*ways[:step], *map(min, ways[step:], ways)], width + step
+            row = [way + price[s] * each for way, each in zip(ways, paid, strict=False)]
             for time in [time for time in begins if time // slot == s]:
                 spent, room = begins.pop(time), min(n, -(-((s + 1) * slot - time) // d))
                 for g in range(min(room, end) + 1):
                     if g < end:
-                        row[g] = min(row[g], spent + price * paid[g])
+                        row[g] = min(row[g], spent + price[s] * paid[g])
                     else:
-                        finished.append((g, spent + price * paid[g]))
-            for g, cost in finished:
+                        finished.append((g, spent + price[s] * paid[g]))
+            for k in (*range(min(end, low[s + 1] - before)), *range(max(0, high[s + 1] - before + 1), end)):
+                row[k] = inf
+            for g, cost in finished if before + end <= high[s + 1] else ():
                 over = s * slot + g * d
                 if j == len(runs) - 1:
                     best = min(best, cost + rate * over)
@@ -2286,8 +2325,8 @@ def least(runs: list[Run], arrival: int, proof: Box, d: int, rate: int) -> int:
                     ready[over + wait] = min(int(cost), ready.get(over + wait, int(cost)))
         if first < S:
             best = min([best, *(known + rate * (S * slot + d * (end - k) + rest) for k, known in enumerate(row))])
-        begins = ready
-    return int(best)
+        begins, before = ready, before + end
+    return best
 
 
 # --- Kind `pairs` (the head of kvcore/certificates/pairs.py). ---------------------------------------------------------
@@ -2723,6 +2762,7 @@ part, price = integer(0, 1024), integer(0, 2**50)
 DIVISION = {"functions": [part], "packs": (integer(1), 1), **dict.fromkeys(PARTS, (part, 0))}
 SLOTS = {"since": (integer(0, 2**16), 0), **dict.fromkeys(RESOURCES, ([price], []))}
 BRANCH = {"request": text, "segment": number, "slot": integer(0, 2**16)}
+SPLIT = {"request": text, "slot": integer(0, 2**18), "units": price}
 SPEED = {
     **DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
     "cells": (integer(1, 64), 1), "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
@@ -2736,10 +2776,6 @@ EVENTS = {"states": integer(1), "target": (optional(integer(0, 2**60)), None), "
 FRESH = {
     "function": (number, 0), "fee": (number, 0), "memory": (switch, False), "levels": ([number], []),
     "labels": integer(1), "target": (optional(integer(0, 2**58)), None),
-}  # fmt: skip
-IN_ORDER = {
-    "line": (number, 0), "packs": (integer(0, 1000), 0), "most": (integer(1, 2**20), 1), "scale": integer(1, 2**30),
-    "price": [price],
 }  # fmt: skip
 SEARCH = {
     "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
@@ -2775,6 +2811,17 @@ def cases(value: Any, where: str) -> Any:
     return shaped(value, SLOTS, where)
 
 
+def in_turn(value: Any, where: str) -> Any:
+    """Prices of slots of time, or splits to several."""
+    if isinstance(value, list) and value and isinstance(value[0], list | dict):
+        return [shaped(each, SPLIT if isinstance(each, dict) else [price], where) for each in value]
+    return shaped(value, [price], where)
+
+
+IN_ORDER = {
+    "line": (number, 0), "packs": (integer(0, 1000), 0), "most": (integer(1, 2**20), 1), "scale": integer(1, 2**30),
+    "price": in_turn,
+}  # fmt: skip
 KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[str, ...]]] = {
     # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, (*OBJECTIVES, TAIL)),

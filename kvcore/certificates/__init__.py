@@ -35,6 +35,7 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
   M starts, as each takes a block. All sums stay below 2^62.
 * `in_order`: price 0 after the last slot; what is left of a call is forgotten. A value is at most all payments at the
   highest price, and the rate times the last end: below 2^62, else refused.
+* `in_order.MOST`: 2^62, then infinity, where no plan is as a case says. Another case has the schedules.
 * `pairs.ENDLESS`: 2^60 blocks for no limit. Two contexts take at most 2 10^15.
 * `rigid.memory_of`: sum of all last loads. All requests at once take no more; `rigid.too_large` refuses sums above
   2^30, so that 32 bits hold loads.

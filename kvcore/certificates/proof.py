@@ -1,17 +1,17 @@
 """What all proofs of a lower bound have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import lcm
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from kvcore.certificates.budget import Budget, InvalidCertificate
+from kvcore.certificates.budget import Budget, InvalidCertificate, Work
 from kvcore.features import Takes
 from kvcore.instance import Instance, Noun
 from kvcore.metrics import Value
 
-__all__ = ["InvalidCertificate", "Proof", "add_up"]
+__all__ = ["InvalidCertificate", "Known", "Proof", "add_up", "cases_of"]
 
 FINEST = 10**40
 """Longer sums would have denominators of thousands of digits."""
@@ -23,6 +23,32 @@ def add_up(terms: Sequence[Value]) -> Value:
     for term in terms:
         parts = min(lcm(parts, term.denominator), FINEST)
     return Fraction(sum(term.numerator * parts // term.denominator for term in terms), parts)
+
+
+class Known(NamedTuple):
+    """What a case says: which of its branch's two cases it is of."""
+
+    branch: Any
+    first: bool
+
+
+def cases_of(nodes: Sequence[Any], branch: type, budget: Budget) -> Iterator[tuple[Any, tuple[Known, ...]]]:
+    """Yield the prices of each case, and what it says: a branch precedes all of its first case, then all of the other.
+
+    Raises InvalidCertificate where that is not so.
+    """
+    later: list[tuple[Known, ...]] = [()]
+    for each in nodes:
+        if not later:
+            raise InvalidCertificate("there are prices of no case")
+        known = later.pop()
+        budget.spend("its cases", Work.visit * (1 + len(known)))
+        if isinstance(each, branch):
+            later += [(*known, Known(each, False)), (*known, Known(each, True))]
+        else:
+            yield each, known
+    if later:
+        raise InvalidCertificate("a case has no prices")
 
 
 class Proof(Noun, ABC):

@@ -11,17 +11,17 @@ its own. A state at the end of the slot that is not of the case has no value.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import inf
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from kvcore.certificates.budget import Budget, Bytes, Most, Work
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.proof import InvalidCertificate, Known, Proof, cases_of
 from kvcore.certificates.slot_graph import Graphs, LocalGraphs, of_kind
 from kvcore.certificates.slot_kernels import NEVER, values
 from kvcore.certificates.slots import SlotPrices
@@ -39,13 +39,6 @@ class Branch(Noun):
     slot: Annotated[int, Field(ge=0, le=2**16)]
 
 
-class Known(NamedTuple):
-    """Of a case: whether a branch's request has ended its segment."""
-
-    branch: Branch
-    ended: bool
-
-
 class SlotDual(Proof):
     """Prices in units of 1/`scale` of the objective (of 1/lcm of the outputs, for normalized-latency).
 
@@ -60,7 +53,8 @@ class SlotDual(Proof):
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return what all requests cost and pay, less the payments for the limits, in the case where it is least."""
-        cases = [*self._cases(budget)]
+        nodes = (self.prices,) if isinstance(self.prices, SlotPrices) else self.prices
+        cases = [*cases_of(nodes, Branch, budget)]
         if any(prices.since for prices, _ in cases):
             raise InvalidCertificate("the prices must be of use from the first slot on")
         budget.spend("the local graphs of slots", 0, Bytes.local_graphs)
@@ -68,20 +62,6 @@ class SlotDual(Proof):
         requests = PricedRequests(instance, objective, budget, priced)
         bounds = [requests.bound(prices.vector().prices, self.scale, budget, known) for prices, known in cases]
         return min(bound for bound in bounds if bound is not None)
-
-    def _cases(self, budget: Budget) -> Iterator[tuple[SlotPrices, tuple[Known, ...]]]:
-        later: list[tuple[Known, ...]] = [()]
-        for each in (self.prices,) if isinstance(self.prices, SlotPrices) else self.prices:
-            if not later:
-                raise InvalidCertificate("there are prices of no case")
-            known = later.pop()
-            budget.spend("its cases", Work.visit * (1 + len(known)))
-            if isinstance(each, SlotPrices):
-                yield each, known
-            else:
-                later += [(*known, Known(each, False)), (*known, Known(each, True))]
-        if later:
-            raise InvalidCertificate("a case has no prices")
 
 
 class PricedRequests:
@@ -128,7 +108,7 @@ class PricedRequests:
             start, stop = self.local.spans[self.kind[i]]
             graphs, left = of_kind(self.local.graphs, start, stop), np.minimum(self.local.ticks[start:stop], Most.slots)
             segment = np.array([state.segment for state in self.local.states[start:stop]])
-            allowed = [(each.branch.slot + 1, (segment > each.branch.segment) == each.ended) for each in those]
+            allowed = [(each.branch.slot + 1, (segment > each.branch.segment) == each.first) for each in those]
             alone = Counter([(0, self.begins[i][1])])
             costs.append(self._cost(graphs, left, alone, prices, scale, budget, allowed))
         if inf in costs:

@@ -32,7 +32,9 @@ def slot_dual(instance: Box, proof: Box, objective: str) -> Amount:
             path.index()
             paths[but_id(there)] = path
     left = {kind: ticks_left(path) for kind, path in paths.items()}
-    for prices, points in cases_of(proof.prices, {one.id: one for one in instance.requests}):
+    ones = {one.id: one for one in instance.requests}
+    for prices, cases in cases_of([proof.prices] if isinstance(proof.prices, dict) else proof.prices):
+        points = [point(branch, ended, ones) for branch, ended in cases]
         if prices.since or any(most is None and any(prices[name]) for name, most in limits.items()):
             raise Broken("there are prices of what has no limit, or none from slot 0 on")
         slots = max(*(len(prices[name]) for name in RESOURCES), *(tick for _, tick, _, _ in points))
@@ -40,7 +42,7 @@ def slot_dual(instance: Box, proof: Box, objective: str) -> Amount:
         total: Any = -sum((most or 0) * sum(prices[name]) for name, most in limits.items())
         alike = dict[Any, list[int]]()
         for one in instance.requests:
-            known = tuple(point for point in points if point[0] == one.id)
+            known = tuple(each for each in points if each[0] == one.id)
             alike.setdefault((but_id(Box(one, arrival=start)), known), []).append(one.arrival - start)
         for (kind, known), arrivals in alike.items():
             total += paid_by(paths[kind], left[kind], rows, proof.scale, arrivals, known)
@@ -48,28 +50,32 @@ def slot_dual(instance: Box, proof: Box, objective: str) -> Amount:
     return Fraction(min(least), proof.scale * unit)
 
 
-Points = tuple[tuple[str, int, int, bool], ...]  # request, tick, tokens, whether it has these tokens then
+Point = tuple[str, int, int, bool]  # request, tick, tokens, whether it has these tokens then
 
 
-def cases_of(prices: Any, ones: dict[str, Box]) -> Iterator[tuple[Box, Points]]:
-    """Prices, and what is known where they hold: a branch precedes all of its first case, then all of the other."""
-    later: list[Points] = [()]
-    every: list[Any] = [prices] if isinstance(prices, dict) else prices
-    for each in every:
+def cases_of(nodes: list[Any]) -> Iterator[tuple[Any, tuple[tuple[Box, bool], ...]]]:
+    """The prices of each case, and whether it is the first of branches: one precedes its first, then the other."""
+    later: list[tuple[tuple[Box, bool], ...]] = [()]
+    for each in nodes:
         if not later:
             raise Broken("there are prices of no case")
-        points = later.pop()
-        spend(200 * (1 + len(points)), "its cases")
-        if "request" not in each:
-            yield each, points
-        elif each.request not in ones:
-            raise Broken(f"there is no request {each.request}")
+        known = later.pop()
+        spend(200 * (1 + len(known)), "its cases")
+        if "request" in each:
+            later += [(*known, (each, first)) for first in (False, True)]
         else:
-            segments = ones[each.request].segments
-            tokens = sum(segment.decode for segment in segments[: each.segment + 1]) + (each.segment >= len(segments))
-            later += [(*points, (each.request, each.slot + 1, tokens, has)) for has in (False, True)]
+            yield each, known
     if later:
         raise Broken("a case has no prices")
+
+
+def point(branch: Box, has: bool, ones: dict[str, Box]) -> Point:
+    """What a case of a branch says."""
+    if branch.request not in ones:
+        raise Broken(f"there is no request {branch.request}")
+    segments = ones[branch.request].segments
+    tokens = sum(segment.decode for segment in segments[: branch.segment + 1]) + (branch.segment >= len(segments))
+    return branch.request, branch.slot + 1, tokens, has
 
 
 def ticks_left(path: Alone) -> list[float]:
@@ -82,7 +88,9 @@ def ticks_left(path: Alone) -> list[float]:
     return left
 
 
-def paid_by(path: Alone, left: list[float], rows: list[Any], scale: int, arrivals: list[int], known: Points) -> Any:
+def paid_by(
+    path: Alone, left: list[float], rows: list[Any], scale: int, arrivals: list[int], known: tuple[Point, ...]
+) -> Any:
     """The least that requests of these arrivals cost and pay, if each is as the points say."""
     slots, rate = len(rows), scale * path.w
     spend(5 * path.size * (slots + 1), "the values of its states")

@@ -45,6 +45,7 @@ part, price = integer(0, 1024), integer(0, 2**50)
 DIVISION = {"functions": [part], "packs": (integer(1), 1), **dict.fromkeys(PARTS, (part, 0))}
 SLOTS = {"since": (integer(0, 2**16), 0), **dict.fromkeys(RESOURCES, ([price], []))}
 BRANCH = {"request": text, "segment": number, "slot": integer(0, 2**16)}
+SPLIT = {"request": text, "slot": integer(0, 2**18), "units": price}
 SPEED = {
     **DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
     "cells": (integer(1, 64), 1), "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
@@ -58,10 +59,6 @@ EVENTS = {"states": integer(1), "target": (optional(integer(0, 2**60)), None), "
 FRESH = {
     "function": (number, 0), "fee": (number, 0), "memory": (switch, False), "levels": ([number], []),
     "labels": integer(1), "target": (optional(integer(0, 2**58)), None),
-}  # fmt: skip
-IN_ORDER = {
-    "line": (number, 0), "packs": (integer(0, 1000), 0), "most": (integer(1, 2**20), 1), "scale": integer(1, 2**30),
-    "price": [price],
 }  # fmt: skip
 SEARCH = {
     "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
@@ -97,6 +94,17 @@ def cases(value: Any, where: str) -> Any:
     return shaped(value, SLOTS, where)
 
 
+def in_turn(value: Any, where: str) -> Any:
+    """Prices of slots of time, or splits to several."""
+    if isinstance(value, list) and value and isinstance(value[0], list | dict):
+        return [shaped(each, SPLIT if isinstance(each, dict) else [price], where) for each in value]
+    return shaped(value, [price], where)
+
+
+IN_ORDER = {
+    "line": (number, 0), "packs": (integer(0, 1000), 0), "most": (integer(1, 2**20), 1), "scale": integer(1, 2**30),
+    "price": in_turn,
+}  # fmt: skip
 KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[str, ...]]] = {
     # a proof's function, its keys, and the objectives for which it is checked
     "alone": (alone, {}, (*OBJECTIVES, TAIL)),

@@ -166,7 +166,7 @@ def known(**change):
     """Return what changes what is known of requests in each case: fields of its branch, by whether it has ended."""
 
     def changed(each):
-        update = {name: getattr(each.branch, name) + by[each.ended] for name, by in change.items()}
+        update = {name: getattr(each.branch, name) + by[each.first] for name, by in change.items()}
         return each._replace(branch=each.branch.model_copy(update=update))
 
     return lambda cases, *_: ((prices, tuple(map(changed, those))) for prices, those in cases)
@@ -179,7 +179,7 @@ MUTANTS = LOCAL | {
         lambda supply, self, prices: supply - int(np.maximum(self.graphs.limits, 0) @ prices[:, 0])),
     "values": after(slot_dual, "values", lambda values, *_: values + 1),
     "time after the last slot": after(slot_dual, "after", lambda last, *_: last + 1),
-    **{name: after(SlotDual, "_cases", change) for name, change in {
+    **{name: after(slot_dual, "cases_of", change) for name, change in {
         "the last case is forgotten": lambda cases, *_: [*cases][:1],
         "a slot between the cases": known(slot=(1, 0)),
         "a slot less in the first case": known(slot=(0, -1)),

@@ -22,6 +22,7 @@ from kvcore.certificates import (
     Slots,
     Speed,
 )
+from kvcore.certificates.in_order import Split
 from kvcore.certificates.late_windows import ONE as ONE_ROW
 from kvcore.certificates.late_windows import deadlines
 from kvcore.certificates.shares import UNIT
@@ -52,17 +53,30 @@ def random_fresh(draw: random.Random, instance: Instance) -> Fresh:
 
 
 def random_in_order(draw: random.Random, instance: Instance) -> InOrder:
-    """Draw a line, slots of any length, and prices of any shape and size."""
-    scale, slots, top = draw.choice([1, 64, 1024]), draw.choice([0, 1, 2, draw.randint(1, 40)]), draw.choice([1, 2, 4])
-    shapes = (
-        [int(scale * top * (1 - i / max(1, slots))) for i in range(slots)],
-        [int(draw.random() * scale * top) for _ in range(slots)],
-        [draw.choice([0, 0, scale, 10**9]) * (draw.random() < 0.3) for _ in range(slots)],
-        [scale * top * (i < slots // 2) for i in range(slots)],
-    )
+    """Draw a line, slots of any length, and prices of any shape and size; now and then of up to 16 cases."""
+    scale, longest = draw.choice([1, 64, 1024]), draw.choice([0, 1, 2, draw.randint(1, 40)])
+
+    def prices() -> tuple[int, ...]:
+        slots, top = max(0, longest - draw.choice([0, 0, 1])), draw.choice([1, 2, 4])
+        shapes = (
+            [int(scale * top * (1 - i / max(1, slots))) for i in range(slots)],
+            [int(draw.random() * scale * top) for _ in range(slots)],
+            [draw.choice([0, 0, scale, 10**9]) * (draw.random() < 0.3) for _ in range(slots)],
+            [scale * top * (i < slots // 2) for i in range(slots)],
+        )
+        return tuple(draw.choice(shapes))
+
+    def cases(depth: int) -> list[Any]:
+        if depth == 0 or draw.random() < 0.1:
+            return [prices()]
+        request, slot = draw.choice(instance.requests), draw.randrange(longest + 2)
+        split = Split(request=request.id, slot=slot, units=draw.randint(0, request.output + 1))
+        return [split, *cases(depth - 1), *cases(depth - 1)]
+
     return InOrder(
         line=draw.randrange(len(lines(instance.cost))), packs=draw.choice([0, 1, 2, 2, 3, 4]),
-        most=draw.choice([1, 1, 2, 3, 4, 7]), scale=scale, price=tuple(draw.choice(shapes)),
+        most=draw.choice([1, 1, 2, 3, 4, 7]), scale=scale,
+        price=tuple(cases(draw.randint(1, 4))) if draw.random() < 0.5 else prices(),
     )  # fmt: skip
 
 
