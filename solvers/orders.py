@@ -15,7 +15,7 @@ from heuristics.policies.prefix_eviction import Belady
 from kvcore.instance import LIMIT, Request
 from kvcore.metrics import Value
 
-STUCK = 50  # tries that gain nothing
+STUCK = 200  # tries that gain nothing
 
 
 class Placed(Belady):
@@ -67,7 +67,7 @@ def ordered(
 
     Once that gains nothing more, in every second try they may also wait for `ticks`, and begin with a short chunk.
     """
-    n, arrivals = len(requests), {request.arrival for request in requests}
+    n, arrivals = len(requests), sorted({request.arrival for request in requests})
     by_arrival = [0.0] * n
     for place, i in enumerate(sorted(range(n), key=lambda i: requests[i].arrival)):
         by_arrival[i] = place
@@ -83,7 +83,7 @@ def ordered(
     while n > 1 and go_on(made):
         made += 1
         more = made - gained > STUCK and made % 2
-        order = _changed(best, sorted({0, *arrivals, *(ticks() if more else ())}), requests if more else (), draw)
+        order = _changed(best, (0, *arrivals, *(ticks() if more else ())), requests if more else (), draw)
         found = yield order.policy()
         gained = made if found < value else gained
         if found <= value:

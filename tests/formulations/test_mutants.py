@@ -95,7 +95,7 @@ def program(model, seed):
 @cache
 def constraints(model):
     """All constraints that some question has rows of."""
-    asked = [*questions(range(60)), *map(question, sorted({seed for *_, seed in cases()}, key=str))]
+    asked = [*questions(range(60)), *map(question, sorted({*MODELS[model].values()}, key=str))]
     programs = [program_of(model, each) for each in asked if each is not None]
     return {mutant.constraint for built in programs for mutant in mutants_of(built)}
 

@@ -62,7 +62,7 @@ def test_changed_orders_find_the_optimum(name, optimum):
 
 def test_requests_wait_for_arrivals_and_for_ticks_of_the_best_schedule():
     requests, waits = builtin_instance("prefix-idles").requests, set()
-    tries = ordered([0] * 4, requests, lambda: [7], random.Random(0), lambda made: made < 60)
+    tries = ordered([0] * 4, requests, lambda: [7], random.Random(0), lambda made: made < 260)
     policy = next(tries)
     with suppress(StopIteration):
         while True:
