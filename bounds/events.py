@@ -1,9 +1,9 @@
-"""The search over batch boundaries: as a bound, and narrow at first, where it finds schedules."""
+"""The search over batch boundaries: as a bound; first schedules just in time, where it takes them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +11,7 @@ from math import comb, prod
 
 import numpy as np
 
-from bounds import event_kernels, just_in_time, traced
+from bounds import just_in_time, traced
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from kvcore.certificates import frontier, labels
@@ -33,8 +33,7 @@ class EventOptions(Options):
     most_joint: int = option(10**7, "joint states of the requests beyond which no search is begun for a bound alone")
 
     most_options = 10**8  # options of local graphs, by a rough count, beyond which none is begun
-    widths = (30, 300, 3000)  # states with the same tokens left that narrow searches follow
-    narrow_states = 400_000  # states that a narrow search has room for
+    widths = (30, 300)  # labels with the same tokens left that are followed for schedules just in time
 
 
 RELAXED = (*SUMS, "makespan", "busy-time")
@@ -61,7 +60,7 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
     Raises BadInput where requests have too many options for both.
     """
     upper, found = task.upper, False
-    for schedule in _narrow(task):
+    for schedule in _timely(task):
         upper, found = objective_value(verify_schedule(task.instance, schedule), task.objective), True
         yield schedule
     try:
@@ -71,34 +70,12 @@ def climb(task: Task) -> Iterator[Proposal | Schedule]:
             raise BadInput(f"events: {error}") from None
 
 
-def _narrow(task: Task) -> Iterator[Schedule]:
-    instance, upper, options = task.instance, task.upper, EventOptions.given()
-    if most_options(instance) > options.most_options and just_in_time.applies(instance, task.objective):
-        for timely in _timely(task):
-            upper = objective_value(verify_schedule(instance, timely), task.objective)
-            yield timely
-    machine, variants = instance.machine, [instance]
-    longest = max(request.peak for request in instance.requests)
-    if (machine.chunked or machine.partial) and (machine.prefill_limit or longest) >= longest:
-        variants.insert(0, instance.replace(machine=machine.replace(chunked=False, partial=False)))
-    for made in variants:
-        graph = None
-        with suppress(InvalidCertificate, InvalidSchedule):
-            check_options(made)
-            for width in options.widths:
-                search = EventSearch(made, task.objective, options.narrow_states, upper, graph=graph)
-                graph = search.graph
-                schedule = narrowed(search, width, task.stops)
-                if schedule is not None:
-                    schedule = schedule.replace(instance_sha256=instance.sha256)
-                    upper = objective_value(verify_schedule(instance, schedule), task.objective)
-                    yield schedule
-
-
 def _timely(task: Task) -> Iterator[Schedule]:
-    instance, objective, upper = task.instance, task.objective, task.upper
+    instance, objective, upper, options = task.instance, task.objective, task.upper, EventOptions.given()
+    if most_options(instance) <= options.most_options or not just_in_time.applies(instance, objective):
+        return
     near, *wider = 200, 1000  # labels with the same tokens left that are followed near it
-    widths = EventOptions.given().widths[:-1]
+    widths = options.widths
     for width, is_near in [(near, True), *((width, False) for width in widths), *((width, True) for width in wider)]:
         given = instance, objective, width, upper, task.stops
         with suppress(InvalidCertificate):
@@ -136,14 +113,6 @@ def _proofs(task: Task, upper: Value | None) -> Iterator[Proposal | Schedule]:
 
 def _search(task: Task, upper: Value | None, free_drops: bool = False) -> EventSearch:
     return EventSearch(task.instance, task.objective, Most.states, upper, free_drops=free_drops)
-
-
-def narrowed(search: EventSearch, width: int, stops: Callable[[], bool] = lambda: False) -> Schedule | None:
-    """Return the schedule that a new search finds if it follows at most `width` states with the same tokens left."""
-    followed = np.zeros(int(search.frontier.labels.left[0]) + 1, dtype=np.int64)
-    problem = event_kernels.Narrow(search.setting, width, followed)
-    end = labels.run(event_kernels.search, problem, search.frontier, search.most, stops)
-    return scheduled(search) if end.is_found else None
 
 
 def scheduled(search: EventSearch) -> Schedule:

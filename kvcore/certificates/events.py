@@ -100,9 +100,9 @@ class EventSearch:
 
     def __init__(
         self, instance: Instance, objective: str, states: int, upper: Value | None = None,
-        budget: Budget | None = None, graph: LocalGraph | None = None, free_drops: bool = False,
+        budget: Budget | None = None, free_drops: bool = False,
     ) -> None:  # fmt: skip
-        """Prepare the search; `graph` is that of another one on this instance, `free_drops` as in `Events`."""
+        """Prepare the search, `free_drops` as in `Events`."""
         check_size(instance)
         budget = budget or Budget()
         self.instance, self.objective, self.most = instance, check_objective(objective), states
@@ -115,7 +115,7 @@ class EventSearch:
         self.requests = [requests[i] for i in self.order]
         groups = [k for k, places in enumerate(kinds) for _ in places]
         whole = whole_prefills(instance, objective) and not free_drops  # whose proof needs the rules as they are
-        self.graph = graph or LocalGraph(instance.machine, self.requests, groups, whole, free_drops, budget)
+        self.graph = LocalGraph(instance.machine, self.requests, groups, whole, free_drops, budget)
         self.setting = setting(instance, objective, self.requests, groups, self.graph, self.target)
         memory = states * (40 * len(groups) + 108)
         budget.spend(f"a search of {states} states", Work.label * states, memory)

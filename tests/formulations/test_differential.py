@@ -33,7 +33,7 @@ def by_exact(asked):
 
 
 def by_events(asked):
-    """The search over batch boundaries at once, with no schedule known and none narrow."""
+    """The search over batch boundaries at once, with no schedule known."""
     found = find(asked.instance, asked.objective)
     return found.schedule, found.bound
 

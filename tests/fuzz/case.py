@@ -103,7 +103,6 @@ def counted_time() -> Iterator[None]:
         mock.patch("heuristics.engine.guarded.SECONDS", 1000.0),
         mock.patch.object(Most, "states", 1500),
         mock.patch.object(Most, "labels", 20_000),
-        mock.patch("bounds.events.EventOptions.narrow_states", 1500),
         mock.patch("solvers.neighbourhoods.improve", lambda *given, **named: improve(*given, **{"rounds": 60} | named)),
     ):
         yield

@@ -5,14 +5,11 @@ from itertools import pairwise
 import pytest
 
 from bounds import events, slot_solver
-from bounds.events import EventOptions, narrowed
 from bounds.task import Proposal, Task
 from kvcore import OBJECTIVES, Cost, Instance, Machine, objective_value, verify_schedule
 from kvcore.certificates import events as core
 from kvcore.certificates import verify_certificate
 from kvcore.certificates.budget import Most
-from kvcore.certificates.events import EventSearch
-from kvcore.certificates.labels import ROWS
 from kvcore.cost import CostFunction
 from kvcore.errors import BadInput
 from kvcore.schedule import Schedule
@@ -179,24 +176,6 @@ def test_a_worker_sends_schedules_and_certificates(name, monkeypatch):
     assert max(each.value for each in sent if isinstance(each, Bound)) == 29
 
 
-def test_narrow_searches_find_schedules_that_are_never_below_the_optimum():
-    found = reached = 0
-    for instance, objective, optimum in drawn(few(range(300, 340), 40)):
-        search = EventSearch(instance, objective, 20_000)
-        search.run()
-        for width in (1, 3, 1000):
-            narrow = EventSearch(instance, objective, 20_000, graph=search.graph)
-            schedule = narrowed(narrow, width)
-            left = narrow.frontier.labels.left[: narrow.frontier.labels.count[ROWS]]
-            assert 0 <= left.min() <= left.max() == sum(request.output for request in instance.requests)
-            if schedule is not None:
-                value = worth(instance, objective, schedule)
-                assert value >= optimum
-                found, reached = found + 1, reached + (value == optimum)
-            assert width < 1000 or value == optimum
-    assert found > reached > 0
-
-
 # --- limits and options ----------------------------------------------------------------------------------------------
 def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
     monkeypatch.setattr("bounds.clock.time", Clock())
@@ -215,7 +194,6 @@ def test_a_time_limit_leaves_a_schedule_and_a_bound(monkeypatch):
 def test_a_search_that_is_full_leaves_a_valid_bound(monkeypatch):
     monkeypatch.setattr(Most, "states", 50)
     monkeypatch.setattr("solvers.exact.EXACT", (EVENTS,))
-    monkeypatch.setattr(EventOptions, "narrow_states", 50)
     result = exact(MARS)
     assert 0 < result.bound < 29 <= result.value
     assert (result.status, result.stopped) == ("feasible", "limit of the search")

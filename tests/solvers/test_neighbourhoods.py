@@ -1,6 +1,5 @@
 """Improved schedules: the referee passes them, they are never worse, and often the exhaustive optimum."""
 
-
 import numpy as np
 import pytest
 
