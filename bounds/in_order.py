@@ -173,7 +173,7 @@ class Ascent:
         return np.floor(np.clip(price, 0, self.most) * self.proof.scale).astype(np.int64)
 
     def limits(self, i: int, case: Case, price: Integers) -> Limited:
-        """Return whole prices of a case, and what it says of request i."""
+        """Return whole prices of a case with the limits of request i."""
         name = self.task.instance.requests[i].id
         return limited(self.chains[i], price, [each for each in case.known if each.branch.request == name])
 

@@ -33,7 +33,7 @@ Prices = Annotated[tuple[Annotated[int, Field(ge=0, le=2**50)], ...], Field(max_
 
 
 class Split(Noun):
-    """Two cases: by the end of `slot`, `request` has done at most so many units, or at least so many."""
+    """Two cases: by the end of `slot`, `request` has done at most `units` units, or at least as many."""
 
     request: Name
     slot: Annotated[int, Field(ge=0, le=2**18)]
@@ -43,7 +43,7 @@ class Split(Noun):
 class InOrder(Proof):
     """Prices of the time of batches, `price` / `scale` in each slot of time, which has room for `most` units a request.
 
-    Or prices of cases: a split precedes all of the case where units are at most so many, then all of the other.
+    Or prices of cases: a split precedes all of its first case (at most `units`), then all of the other.
     `line` is the number of the line (`steps.lines`), `packs` the k of the dual feasible function of blocks (0: linear).
     """
 
@@ -105,7 +105,7 @@ class Limited(NamedTuple):
 
 
 def limited(chain: Chain, price: Sequence[int] | Integers, known: Sequence[Known] = ()) -> Limited:
-    """Return the prices of a case, and what it says of a request: first cases of splits give the most units."""
+    """Return the prices of a case with the limits of a request: first cases of splits give the most units."""
     most, ends = len(chain.paid) - 1, len(price) + 1
     low, high = np.zeros(ends, dtype=np.int64), np.full(ends, most)
     for split, is_most in known:

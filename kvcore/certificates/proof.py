@@ -33,7 +33,7 @@ class Known(NamedTuple):
 
 
 def cases_of(nodes: Sequence[Any], branch: type, budget: Budget) -> Iterator[tuple[Any, tuple[Known, ...]]]:
-    """Yield the prices of each case, and what it says: a branch precedes all of its first case, then all of the other.
+    """Yield the prices of each case, and its branches: one precedes all of its first case, then all of the other.
 
     Raises InvalidCertificate where that is not so.
     """
