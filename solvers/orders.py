@@ -15,8 +15,6 @@ from heuristics.policies.prefix_eviction import Belady
 from kvcore.instance import LIMIT, Request
 from kvcore.metrics import Value
 
-STUCK = 200  # tries that gain nothing
-
 
 class Placed(Belady):
     """As vllm-v1-prefix-belady, in a given order."""
@@ -62,10 +60,11 @@ def ordered(
     ticks: Callable[[], Iterable[int]],
     draw: random.Random,
     go_on: Callable[[int], bool],
+    stuck: int = 200,
 ) -> Generator[Policy, Value | float, None]:
     """Yield rules in changed orders; requests may wait for arrivals.
 
-    Once that gains nothing more, in every second try they may also wait for `ticks`, and begin with a short chunk.
+    Once that gains nothing in `stuck` tries, in every second one they may also wait for `ticks`, or begin with less.
     """
     n, arrivals = len(requests), sorted({request.arrival for request in requests})
     by_arrival = [0.0] * n
@@ -82,7 +81,7 @@ def ordered(
                 best, value = order, found
     while n > 1 and go_on(made):
         made += 1
-        more = made - gained > STUCK and made % 2
+        more = made - gained > stuck and made % 2
         order = _changed(best, (0, *arrivals, *(ticks() if more else ())), requests if more else (), draw)
         found = yield order.policy()
         gained = made if found < value else gained
