@@ -21,7 +21,7 @@ from kvcore.metrics import SUMS, is_late, scale_of, weight
 from kvcore.trace import RequestTrace
 from tests.support.build import batch, instance, request, schedule
 from tests.support.few import few
-from tests.support.mars_schedules import PUBLISHED, mars
+from tests.support.mars_schedules import PUBLISHED
 from tests.support.random_schedules import random_trace
 
 # Two requests, blocks of 2, D = the larger of 2 (if anybody works) and the tokens swapped. What each tick holds:
@@ -191,29 +191,7 @@ def test_the_states_at_a_boundary_that_is_none():
         by_hand().states(-1)
 
 
-# --- MARS, Figure 1 ----------------------------------------------------------------------------------------------
-def memory_per_tick(trace):
-    curve = dict(trace.memory_curve())
-    memory = []
-    for tick in range(max(curve)):
-        memory.append(curve.get(tick, memory[-1] if memory else 0))
-    return memory
-
-
-@pytest.mark.parametrize("strategy", list(PUBLISHED))
-def test_the_published_schedules_of_mars(strategy):
-    published = PUBLISHED[strategy]
-    trace = verify_schedule(mars(), published.schedule(mars()))
-    assert {request.request.id: request.completion for request in trace.requests} == published.completions
-    assert memory_per_tick(trace) == [int(tokens) for tokens in published.memory]
-    assert handlings(trace) == {"R1/1": "preserve", "R2/1": "discard", "R3/1": "swap"}
-
-
-def test_the_published_averages_of_mars():
-    means = {name: Fraction(sum(published.completions.values()), 3) for name, published in PUBLISHED.items()}
-    assert means == {"FCFS": Fraction(35, 3), "SJF": Fraction(31, 3), "SJF+API": 11, "MARS": 10}
-
-
+# --- MARS, Figure 1 (the schedules: `test_figure_1_slot_by_slot` of tests/heuristics/test_policies.py) ---------------
 def test_the_memory_rows_differ_from_the_published_ones_only_where_a_drop_waits():
     def differences(strategy):
         pairs = zip(PUBLISHED[strategy].published_memory, PUBLISHED[strategy].memory, strict=True)

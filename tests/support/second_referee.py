@@ -187,10 +187,11 @@ class World:
         outcome.swapped_out += sum(batch.swap_out.values())
         outcome.swapped_in += sum(batch.swap_in.values())
         start, segments = self.tick, {id: life.segment for id, life in self.lives.items()}
-        if self.tried[0] is batch:
+        if self.tried[0] == batch:
             self.execution = self.tried[1]
             for id, life in self.lives.items():
                 life.state = self.execution.states[id]
+            self.tried = None, self.execution
         else:
             self.step(self.execution, batch)
         self.account(held, part_of, self.tick - start)
