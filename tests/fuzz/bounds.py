@@ -66,9 +66,12 @@ def check(case: Case, seen: Counter[str]) -> None:
             raise Wrong(f"bound {name} above {'the optimum' if exact else 'a schedule'}",
                         f"{certificate.value} > {best}; {certificate.to_json()}")  # fmt: skip
         try:
-            again = verify_certificate(case.instance, parse(Certificate, certificate.to_json(), name))
+            read = parse(Certificate, certificate.to_json(), name)
+            again = verify_certificate(case.instance, read)
         except (InvalidCertificate, BadInput) as refused:
             raise Wrong(f"certificate of {name} is refused", refused) from None
+        if read != certificate:
+            raise Wrong(f"certificate of {name} is not read back equal", certificate.to_json())
         if again < certificate.value:
             raise Wrong(f"certificate of {name} proves less", f"{again} < {certificate.value}")
         seen[f"meets {name}"] += certificate.value == best

@@ -158,8 +158,7 @@ def times(plan, factors):
 
 
 def test_gains_are_over_the_schedule_that_was_predicted_best():
-    serial = schedule(TWO, batch(0, A=2), batch(1, B=1), batch(12, A=2), batch(13, B=1))
-    slow = Replayed("slow", verify_schedule(TWO, serial), *times(serial, [2, 1, 1, 1]))
+    slow = Replayed("slow", verify_schedule(TWO, SERIAL), *times(SERIAL, [2, 1, 1, 1]))
     rows = gains([slow, replayed("plan", [1, 1, 1, 1])], "total-flow-time")
     # planned: A 12 and B 2 against A 13 and B 13; measured: A 14 and B 14
     assert rows[0]["predicted"] == pytest.approx(26 / 14)

@@ -133,7 +133,6 @@ def test_the_tokens_are_compared():
     (("mars-figure1", "fcfs", "--objective", "late-requests"), 2, "replay measures times, not late-requests"),
     (("mars-figure1", "fcfs", "--model", "gpt-9"), 2, "no model is called 'gpt-9'"),
     (("mars-figure1", "fcfs", "--model", "opt-13b"), 2, "opt-13b has no gate"),
-    (("mars-figure1", "fcfs", "--dtype", "int8"), 2, "there is no dtype 'int8'"),
     (("mars-figure1", "fcfs", "--cost", "guess"), 2, "no cost model is called 'guess'"),
     (("mars-figure1", "fcfs", "--plot", "nowhere/r.svg"), 2, "nowhere"),
 ])  # fmt: skip

@@ -1,10 +1,14 @@
 """Long schedules are written short: what is repeated is exactly what the policy decides batch by batch."""
 
 import random
+from fractions import Fraction
 
 import pytest
 
 from heuristics import POLICIES, Unsuited, get_policy, trace_policy
+from heuristics.policies.augserve import AugServe
+from heuristics.policies.mars import Mars
+from heuristics.policies.mars_as_released import MarsAsReleased
 from heuristics.policies.vllm_v1 import VllmV1
 from kvcore import Cost, CostFunction, Instance, Machine, measures, verify_schedule
 from tests.support.build import request
@@ -36,6 +40,20 @@ def serving(seed):
     return Instance(machine=machine, cost=Cost(draw.choice(functions)), requests=tuple(requests))
 
 
+def crowd(seed):
+    """Twelve requests of up to 500 tokens in blocks of 64, which the released constants are made for."""
+    draw = random.Random(seed)
+    requests = []
+    for i in range(12):
+        calls = [(draw.randint(0, 80), draw.randint(0, 30), "free") for _ in range(draw.choice([0, 1, 2]))]
+        segments, arrival = [(draw.randint(1, 60), *call) for call in calls], draw.randint(0, 100)
+        prompt = draw.choice([10, 60, draw.randint(1, 500)])
+        requests.append(request(f"r-{i}", prompt, *segments, draw.randint(1, 80), arrival=arrival))
+    largest = -(-max(request.peak for request in requests) // 64) * 64
+    machine = Machine(memory=largest + 64 * draw.randint(0, 6), block=64, host_memory=0, batch_tokens=384, evict=True)
+    return Instance(tick_seconds=Fraction(1, 1000), machine=machine, requests=tuple(requests))
+
+
 def short_of(instance, policy):
     """Return the trace of a policy, of which what is repeated is what would be decided batch by batch."""
     long, short = (trace_policy(instance, policy, compress=compress) for compress in (False, True))
@@ -62,6 +80,22 @@ def test_what_is_repeated_is_what_would_be_decided(name):
         repeated += any(batch.repeat > 1 for batch in short.schedule.batches)
     assert ran >= (15 if ALL else 7)
     assert repeated >= (6 if ALL else 2) or policy.steady.__qualname__ == "Policy.steady"
+
+
+MARS = few([Mars(threshold=3), Mars(refresh=2), Mars(refresh=7, threshold=5), Mars(10, 4, new_may_starve=False),
+            MarsAsReleased(threshold=4)], 3)  # fmt: skip
+VARIED = [*MARS, *(AugServe(**parameters, ranked=ranked) for ranked in (True, False) for parameters in (
+    {"target_max": 3}, {"alpha": 0, "beta_low": Fraction(1, 8), "target_max": 24}, {"gamma": Fraction(0)},
+    {"alpha": 5, "target_max": 6, "beta_low": Fraction(1, 6), "beta_high": Fraction(1)}))]  # fmt: skip
+"""With other parameters."""
+
+
+@pytest.mark.parametrize("policy", VARIED, ids=lambda policy: f"{policy.name} {vars(policy)}"[:40])
+def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(policy):
+    for seed in few(range(60)):
+        short_of(serving(seed), policy)
+        if policy in MARS:
+            short_of(crowd(seed), policy)
 
 
 def test_vllm_is_asked_when_something_arrives(monkeypatch):

@@ -9,6 +9,7 @@ from heuristics import POLICIES, trace_policy
 from kvcore import Instance, Machine
 from kvcore.instance import Slo
 from tests.heuristics.test_compression import serving
+from tests.heuristics.test_policies_today import moves
 from tests.support.build import request
 from tests.support.engines import SarathiServe, SGLang, Slai, TensorRtLlm, Vllm, VllmV1
 from tests.support.few import few
@@ -81,21 +82,17 @@ def test_as_released_batch_for_batch(name):
     assert evictions == 0 if name.endswith("-ef") else evictions > 100
 
 
-def moves(name, instance):
-    return [(batch.work, batch.drop) for batch in trace_policy(instance, POLICIES[name]).expanded().batches]
-
-
 # --- what the plain ones do not have --------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", NAIVE)
 def test_what_a_call_discards_by_order_does_not_keep_it_waiting(name):
     """A call of no duration: R9 lets the request work in the batch that drops its KV."""
     one = request("A", 3, (1, 0, 0, "discard"), 1)
     given = Instance(machine=Machine(memory=10, evict=True), requests=(one,))
-    assert moves(name, given) == [({"A": 3}, {}), ({"A": 4}, {"A": 3})]
+    assert moves(given, name) == [({"A": 3}, {}), ({"A": 4}, {"A": 3})]
 
 
 @pytest.mark.parametrize("name", NAIVE)
 def test_batches_smaller_than_a_block(name):
     machine = Machine(memory=40, block=4, batch_tokens=3, evict=True)
     given = Instance(machine=machine, requests=tuple(request(id, 9, 2) for id in "ABCDE"))
-    assert sum(map(sum, (work.values() for work, _ in moves(name, given)))) >= 5 * 10
+    assert sum(map(sum, (work.values() for work, _ in moves(given, name)))) >= 5 * 10

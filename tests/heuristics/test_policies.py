@@ -24,7 +24,7 @@ from heuristics.policies.figure_1 import Listed, MarsOrder
 from heuristics.policies.serial import Serial
 from heuristics.registry import FAMILIES, SET, SHARING
 from kvcore import BadInput, Instance, Machine, objective_value, verify_schedule
-from kvcore.metrics import completions, measures
+from kvcore.metrics import completions, handlings, measures
 from tests.support.build import simple
 from tests.support.drawer import crowded_instance, draw_instance
 from tests.support.few import few
@@ -44,6 +44,7 @@ def test_figure_1_slot_by_slot(name, published, mean):
     assert completions(trace) == paper.completions
     assert Fraction(objective_value(trace, "total-flow-time"), 3) == mean
     assert trace.expanded() == paper.schedule(mars())  # who runs in which slot, and every move
+    assert handlings(trace) == {"R1/1": "preserve", "R2/1": "discard", "R3/1": "swap"}
     held = dict(trace.memory_curve())
     row = [0] * len(paper.memory)
     for slot in range(len(row)):

@@ -8,10 +8,8 @@ from heuristics import run_policy, trace_policy
 from heuristics.policies.augserve import AugServe
 from kvcore import Cost, CostFunction, Instance, Machine
 from kvcore.metrics import completions
-from tests.heuristics.test_compression import serving, short_of
 from tests.heuristics.test_policies_mars import stream_of_small_ones
 from tests.support.build import simple
-from tests.support.few import few
 
 SWAPPING = Cost((CostFunction(busy=1), CostFunction(swap_out_tokens=2, swap_in_tokens=2)))
 """A batch lasts a tick, a token moved two."""
@@ -105,16 +103,3 @@ def test_paused_memory_counts_with_gamma():
         policy = Valued(target_max=20, beta_high=Fraction(5, 4), gamma=gamma)
         run_policy(Instance(machine=Machine(memory=40, evict=True), requests=(request, other)), policy)
         assert limit in policy.limits
-
-
-PARAMETERS = [
-    {"target_max": 3}, {"alpha": 0, "beta_low": Fraction(1, 8), "target_max": 24}, {"gamma": Fraction(0)},
-    {"alpha": 5, "target_max": 6, "beta_low": Fraction(1, 6), "beta_high": Fraction(1)},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
-def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(parameters):
-    for seed in few(range(60)):
-        for ranked in (True, False):
-            short_of(serving(seed), AugServe(**parameters, ranked=ranked))

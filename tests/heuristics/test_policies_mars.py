@@ -1,7 +1,6 @@
 """MARS, LAMPS and MARS as released: worked by hand from the equations, and what the papers say of them."""
 
 import os
-import random
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from heuristics.policies.mars_as_released import ITERATION, MarsAsReleased, Scor
 from kvcore import Instance, Machine
 from kvcore.instance import LIMIT
 from kvcore.metrics import completions, flow_time, handlings, ttft
-from tests.heuristics.test_compression import serving, short_of
-from tests.support.build import request, simple
+from tests.heuristics.test_compression import short_of
+from tests.support.build import simple
 from tests.support.few import few
 from tests.support.mars_schedules import PUBLISHED, mars
 from workloads.importers import read_infercept
@@ -104,33 +103,6 @@ def test_patience():
     timers.start(3, 6)
     timers.cancel(3)
     assert (timers.next_expiry(), timers.expired(7), timers.next_expiry()) == (7, [1], LIMIT)
-
-
-def crowd(seed):
-    """Twelve requests of up to 500 tokens in blocks of 64, which the released constants are made for."""
-    draw = random.Random(seed)
-    requests = []
-    for i in range(12):
-        calls = [(draw.randint(0, 80), draw.randint(0, 30), "free") for _ in range(draw.choice([0, 1, 2]))]
-        segments, arrival = [(draw.randint(1, 60), *call) for call in calls], draw.randint(0, 100)
-        prompt = draw.choice([10, 60, draw.randint(1, 500)])
-        requests.append(request(f"r-{i}", prompt, *segments, draw.randint(1, 80), arrival=arrival))
-    largest = -(-max(request.peak for request in requests) // 64) * 64
-    machine = Machine(memory=largest + 64 * draw.randint(0, 6), block=64, host_memory=0, batch_tokens=384, evict=True)
-    return Instance(tick_seconds=Fraction(1, 1000), machine=machine, requests=tuple(requests))
-
-
-VARIANTS = [
-    Mars(threshold=3), Mars(refresh=2), Mars(refresh=7, threshold=5), Mars(10, 4, new_may_starve=False),
-    MarsAsReleased(threshold=4),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("policy", few(VARIANTS, 3), ids=lambda policy: f"{policy.name} {vars(policy)}"[:40])
-def test_what_is_repeated_is_what_would_be_decided_with_other_parameters(policy):
-    for seed in few(range(40)):
-        for instance in (serving(seed), crowd(seed)):
-            short_of(instance, policy)
 
 
 # --- as released -------------------------------------------------------------------------------------------------

@@ -24,13 +24,9 @@ from kvbound.simulation import policy_names
 from kvcore.files import write_text
 from kvcore.result import Result
 from solvers.ways import SOLVERS, Solver
+from tests.solvers.test_driver import INTERFACE
 from tests.support.commands import kvbound, one_line
 from workloads.builtin import builtin_instance
-
-INTERFACE_KEYS = {
-    "instance", "instance_sha256", "objective", "tick_seconds", "status", "value", "mean", "bound", "gap", "bound_kind",
-    "horizon", "verified", "formulation", "solver", "seconds", "handling", "completion", "policy",
-}  # fmt: skip
 
 
 def rows_of(*arguments, code=0):
@@ -39,7 +35,7 @@ def rows_of(*arguments, code=0):
 
 def test_solve_mars_gives_the_interface_keys_and_a_proved_optimum():
     row = rows_of("solve", "mars-figure1")
-    assert row.keys() >= INTERFACE_KEYS
+    assert row.keys() >= INTERFACE
     assert row["status"] == "optimal"
     assert row["value"] == row["bound"] <= 30
     assert row["gap"] == 0.0
@@ -59,7 +55,7 @@ def test_free_handling_is_never_worse_and_its_schedule_verifies(tmp_path):
 def test_simulate_reproduces_the_published_averages():
     rows = rows_of("simulate", "mars-figure1", "--policy", "fcfs,sjf,sjf-api,mars-order")["rows"]
     assert [row["mean"] for row in rows] == ["35/3", "31/3", "11", "10"]
-    assert all(row["verified"] and row.keys() >= INTERFACE_KEYS for row in rows)
+    assert all(row["verified"] and row.keys() >= INTERFACE for row in rows)
 
 
 def test_improve_is_never_worse_and_its_schedule_verifies(tmp_path):
@@ -67,7 +63,7 @@ def test_improve_is_never_worse_and_its_schedule_verifies(tmp_path):
     given = rows_of("simulate", name, "--policy", "vllm", "--schedule", tmp_path / "given.json")["rows"][0]
     for start in ("vllm", tmp_path / "given.json"):
         found = rows_of("improve", name, "--from", start, "--seconds", "0.1", "--schedule", tmp_path / "found.json")
-        assert found.keys() >= INTERFACE_KEYS
+        assert found.keys() >= INTERFACE
         assert found["start"]["value"] == given["value"] >= found["value"]
         assert rows_of("verify", name, "--schedule", tmp_path / "found.json")["total-flow-time"] == found["value"]
     assert "ms by vllm" in kvbound("improve", name, "--from", "vllm", "--seconds", "0.1").stdout

@@ -1,4 +1,4 @@
-"""Objectives and measures against values worked out by hand, and the published schedules of MARS."""
+"""Objectives and measures by hand, and Figure 1 of MARS; random schedules are judged in `test_properties.py`."""
 
 from fractions import Fraction
 from itertools import product
@@ -21,7 +21,7 @@ from kvcore.metrics import SUMS, is_late, scale_of, weight
 from kvcore.trace import RequestTrace
 from tests.support.build import batch, instance, request, schedule
 from tests.support.few import few
-from tests.support.mars_schedules import PUBLISHED, mars
+from tests.support.mars_schedules import PUBLISHED
 from tests.support.random_schedules import random_trace
 
 # Two requests, blocks of 2, D = the larger of 2 (if anybody works) and the tokens swapped. What each tick holds:
@@ -86,11 +86,6 @@ def test_measures_of_the_whole_by_hand():
     assert handlings(by_hand()) == {"A/1": "swap"}
 
 
-def test_memory_curve_by_hand():
-    curve = [(0, 4), (2, 6), (4, 6), (5, 2), (8, 6), (11, 6), (13, 0), (14, 4), (16, 0)]
-    assert by_hand().memory_curve() == curve
-
-
 @pytest.mark.parametrize(("slo", "at", "below"), [
     ("ttft", 2, 1), ("latency", 13, 12), ("tpot", Fraction(11), Fraction(109, 10)),
     ("normalized_latency", Fraction(13, 2), Fraction(6499, 1000)),
@@ -101,23 +96,6 @@ def test_a_request_at_its_slo_is_not_late_and_one_above_it_is(slo, at, below):
     late = measures(by_hand(Slo(**{slo: below}), Slo(latency=0)))
     assert late["late-requests"] == 2
     assert late["goodput"] == "0"
-
-
-def test_a_request_that_misses_two_slos_is_late_once():
-    assert objective_value(by_hand(Slo(ttft=0, latency=0)), "late-requests") == 1
-
-
-def test_a_single_output_has_no_time_per_output_token():
-    one = instance(request("A", 2, 1, slo=Slo(tpot=Fraction(1, 1000))))
-    trace = verify_schedule(one, schedule(one, batch(0, A=2)))
-    assert measures(trace)["requests"]["A"]["tpot"] is None
-    assert objective_value(trace, "late-requests") == 0
-
-
-def test_the_first_token_is_that_of_the_last_chunk_of_the_prompt():
-    one = instance(request("A", 3, 2))
-    trace = verify_schedule(one, schedule(one, batch(0, A=1), batch(5, A=2), batch(6, A=1)))
-    assert objective_value(trace, "total-ttft") == 6
 
 
 @pytest.mark.parametrize("seed", few(range(90)))
@@ -136,49 +114,6 @@ def test_the_periods_of_a_request_tile_its_life_and_have_its_kv_and_steps(seed):
                 assert period.known == state.known or period.kind == "call"
 
 
-UNIT, FOUR = {"busy": 1}, {"busy": 4}
-WASTED = {
-    # D = 4; A's call is [4, 6), B works in [4, 8): A's 3 tokens are in the call for 2 ticks, then queued for 2
-    "a call that ends within a batch": (
-        "preserve", FOUR, (batch(0, A=3), batch(4, B=2), batch(8, A=1, B=1)), (2 * 3, 2 * 3, 0, 0)),
-    # A's call is [1, 3) and nothing runs until 7; B's prompt, processed in [0, 1), waits from 1 to 7 as well
-    "a call that ends within a gap": (
-        "preserve", UNIT, (batch(0, A=3, B=2), batch(7, A=1, B=1)), (2 * 3, 4 * 3 + 6 * 2, 0, 0)),
-    # A returns at 6 and is swapped in and works in one batch of 7; what is on the host wastes no device memory
-    "a transfer together with work": (
-        "swap", FOUR | {"swap_in_tokens": 1},
-        (batch(0, A=3), batch(4, out={"A": 3}, B=2), batch(8, back={"A": 3}, A=1, B=1)), (0, 0, 0, 0)),
-    # Of 3 tokens, 2 are dropped; the refill in two chunks holds 2 and 3 (recomputing), and then 4 (the new token).
-    # A's one token in the call, ticks 1 and 2; B's two tokens in tick 2 (idle) and while A works, ticks 3 to 5
-    "a refill, while it recomputes": (
-        "free", UNIT,
-        (batch(0, A=3), batch(1, drop={"A": 2}, B=2), *(batch(t, A=1) for t in (3, 4, 5)), batch(6, B=1)),
-        (2 * 1, 4 * 2, 0, 2 + 3)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", WASTED)
-def test_waste_by_hand(what):
-    handling, cost, steps, expected = WASTED[what]
-    requests = request("A", 3, (1, 2, 0, handling), 1), request("B", 2, 2)
-    two = instance(*requests, cost=(CostFunction(**cost),), partial=True)
-    trace = verify_schedule(two, schedule(two, *steps))
-    found = memory_waste(trace)
-    assert (found.calls, found.queued, found.transfer, found.recomputation) == expected
-    refill = [(step.recomputed, step.phase) for step in trace.requests[0].steps[1:]]
-    assert handling != "free" or refill == [(1, "prefill"), (1, "prefill"), (0, "decode")]
-    assert handling != "swap" or [b.duration for b in trace.batches] == [4, 4, 7]
-
-
-def test_swapped_tokens_are_counted_each_time():
-    one = instance(request("A", 4, (1, 9, 0, "free"), 1), partial=True)
-    steps = batch(0, A=4), batch(1, out={"A": 3}), batch(2, back={"A": 1}), batch(3, out={"A": 2})
-    trace = verify_schedule(one, schedule(one, *steps, batch(10, back={"A": 4}, A=1)))
-    report = measures(trace)
-    assert (report["tokens_swapped_out"], report["tokens_swapped_in"]) == (3 + 2, 1 + 4)
-    assert report["tokens_recomputed"] == 0
-
-
 def test_an_unknown_objective_is_refused():
     with pytest.raises(BadInput, match="no objective is called 'speed'; there are makespan, busy-time"):
         objective_value(by_hand(), "speed")
@@ -191,29 +126,7 @@ def test_the_states_at_a_boundary_that_is_none():
         by_hand().states(-1)
 
 
-# --- MARS, Figure 1 ----------------------------------------------------------------------------------------------
-def memory_per_tick(trace):
-    curve = dict(trace.memory_curve())
-    memory = []
-    for tick in range(max(curve)):
-        memory.append(curve.get(tick, memory[-1] if memory else 0))
-    return memory
-
-
-@pytest.mark.parametrize("strategy", list(PUBLISHED))
-def test_the_published_schedules_of_mars(strategy):
-    published = PUBLISHED[strategy]
-    trace = verify_schedule(mars(), published.schedule(mars()))
-    assert {request.request.id: request.completion for request in trace.requests} == published.completions
-    assert memory_per_tick(trace) == [int(tokens) for tokens in published.memory]
-    assert handlings(trace) == {"R1/1": "preserve", "R2/1": "discard", "R3/1": "swap"}
-
-
-def test_the_published_averages_of_mars():
-    means = {name: Fraction(sum(published.completions.values()), 3) for name, published in PUBLISHED.items()}
-    assert means == {"FCFS": Fraction(35, 3), "SJF": Fraction(31, 3), "SJF+API": 11, "MARS": 10}
-
-
+# --- MARS, Figure 1 (the schedules: `test_figure_1_slot_by_slot` of tests/heuristics/test_policies.py) ---------------
 def test_the_memory_rows_differ_from_the_published_ones_only_where_a_drop_waits():
     def differences(strategy):
         pairs = zip(PUBLISHED[strategy].published_memory, PUBLISHED[strategy].memory, strict=True)

@@ -7,13 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 from heuristics import get_policy, trace_policy
-from kvcore import Batch, Trace, verify_schedule
-from kvcore.account import contents_curve, forgets_of, kept_in_calls, residence, savings
+from kvcore import Trace, verify_schedule
+from kvcore.account import contents_curve, kept_in_calls, residence, savings
 from kvcore.cost import Features
 from kvcore.trace import Step
 from tests.heuristics.test_compression import serving
 from tests.kvcore.test_contents import drawn
-from tests.support.contents import called, with_contents
+from tests.support.contents import with_contents
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import few
 from tests.support.second_referee import World
@@ -108,43 +108,7 @@ def step_of(trace: Trace, j: int, i: int) -> Step:
     return next(step for step in trace.requests[i].steps if step.batch == j)
 
 
-# --- calls ------------------------------------------------------------------------------------------------------------
-def test_contents_of_a_call_that_discards_are_kept() -> None:
-    hit = Batch(start=6, work={"B": 1}, reuse={"B": 3}, drop={"A": 4})
-    trace = called(hit, Batch(start=25, work={"A": 1}, reuse={"A": 4}))
-    assert residence(trace) == {
-        "xy": [(0, 6, 0, 4, {"A": 4}), (6, 8, 4, 4, {"B": 3}), (8, 25, 4, 4, {}), (25, 27, 4, 4, {"A": 4})],
-    }
-    assert contents_curve(trace) == [(0, 4, 0), (5, 4, 0), (6, 4, 1), (8, 4, 4), (25, 4, 0), (27, 4, 4)]
-    assert savings(trace) == [(1, 1, 0, 3, 3), (2, 0, 0, 4, 4)]
-    (kept,) = kept_in_calls(trace)
-    assert (kept.request, kept.call.handling, kept.choice) == ("A", "discard", "keep")
-    assert (kept.held, kept.kept, kept.retained) == (4, 4, 1 * 2 + 4 * 17)
-    assert (kept.reused, kept.saved) == ({"B": 3, "A": 4}, 7)
-
-
-def test_contents_of_a_call_are_forgotten_before_or_as_it_works_again() -> None:
-    drop = Batch(start=6, work={"B": 1}, reuse={"B": 3}, drop={"A": 4}, forget={"xy": 1})
-    again = Batch(start=25, work={"A": 4}, reuse={"A": 1}, forget={"xy": 2})
-    assert forgets_of(called(drop, again)) == {1: {"xy": 1}, 2: {"xy": 2}}
-    (kept,) = kept_in_calls(called(drop, again))
-    assert (kept.choice, kept.kept, kept.retained) == ("keep in part", 1, 3 * 17)
-    assert (kept.reused, kept.saved) == ({"B": 3, "A": 1}, 4)
-    (kept,) = kept_in_calls(called(drop, Batch(start=25, work={"A": 5}, forget={"xy": 3})))
-    assert (kept.choice, kept.kept, kept.reused) == ("forget", 0, {"B": 3})
-
-
-def test_contents_that_are_computed_again_in_a_call_are_not_kept() -> None:
-    drop = Batch(start=6, work={"B": 4}, drop={"A": 4}, forget={"xy": 4})
-    (kept,) = kept_in_calls(called(drop, Batch(start=25, work={"A": 2}, reuse={"A": 3})))
-    assert (kept.choice, kept.kept, kept.retained) == ("forget", 0, 3 * 14)
-    assert (kept.reused, kept.saved) == ({}, 0)
-
-
-def test_contents_that_a_request_preserves_are_held() -> None:
-    hit = Batch(start=6, work={"B": 1}, reuse={"B": 3})
-    (kept,) = kept_in_calls(called(hit, Batch(start=25, work={"A": 1}), handling="preserve"))
-    assert (kept.call.handling, kept.choice, kept.retained, kept.reused) == ("preserve", "keep", 0, {"B": 3})
+# --- calls (by hand: tests/kvbound/test_explanation.py) -------------------------------------------------------------
 
 
 def test_a_call_keeps_what_no_batch_forgets() -> None:

@@ -11,7 +11,6 @@ from kvcore import (
     InvalidSchedule,
     decode_stream,
     handlings,
-    measures,
     rules,
     verify_schedule,
 )
@@ -222,6 +221,14 @@ CASES = {
         (NO, "0 A2 | 1 A1 | 2 A1", None), (NO, "0 A2 | 1 A1", "11 2 A 1 tokens"), (NO, "", "11 0 A 3 tokens")]),
     "R11: a prompt half processed is not done": ([a(1, 1), b(3, 1)], [(NO, "0 A1 B2", "11 1 B")]),
     "R11: a call at the end is not done": ([a(1, (1, 0, 0, "discard"), 1)], [(NO, "0 A1", "11 1 A")]),
+    # where schedulers err
+    "a prompt of one token and one output": ([a(1, 1)], [({"memory": 1, "batch_tokens": 1}, "0 A1", None)]),
+    "a length that is a multiple of the block takes no extra one: the last token is not processed": ([a(4, 5)], [
+        ({"memory": 8, "block": 4}, "0 A4 | 1 A1 | 2 A1 | 3 A1 | 4 A1", None)]),
+    "who was evicted refills all that it knows": ([a(2, 3), b(3, 1)], [
+        (EVICT | {"memory": 4}, "0 A2 | 1 A1 | 2 -A3 B3 | 3 A4", None)]),
+    "who was swapped out in two parts comes back in others": ([a(4, (1, 9, 0, "free"), 1)], [
+        (PARTIAL, "0 A4 | 1 >A1 | 2 >A2 | 3 <A1 | 10 <A2 A1", "mixed")]),
     "the earliest batch counts, and in it the lowest rule": ([a(2, 2), b(2, 1, arrival=9)], [
         ({"batch_tokens": 2}, text, said) for text, said in (
             ("0 -X1 A3 B2", "2 0 B"), ("-5 -X1 A3 B2", "1 0 -"), ("9 -X1 A3 B2", "3 0 A"), ("9 -X1 A2 B2", "5 0 -"),
@@ -253,61 +260,6 @@ def test_the_garbage_collector_is_left_as_it_was(enabled):
         assert gc.isenabled() == enabled
     finally:
         gc.enable()
-
-
-# --- boundaries where schedulers err -----------------------------------------------------------------------------
-def test_a_prompt_of_one_token_and_one_output():
-    trace = passes(instance(request("A", 1, 1), memory=1, batch_tokens=1), batch(0, A=1))
-    assert trace.requests[0].completion == 1
-    assert trace.batches[0].device_after == 0
-
-
-def test_a_length_that_is_a_multiple_of_the_block_takes_no_extra_block():
-    """Prompt 4 and output 5 end with m = 8: two blocks of 4, never a third (the last token is not processed)."""
-    steps = batch(0, A=4), *(batch(t, A=1) for t in range(1, 5))
-    trace = passes(instance(request("A", 4, 5), memory=8, block=4), *steps)
-    assert [b.device for b in trace.batches] == [4, 8, 8, 8, 8]
-
-
-def test_evicted_then_resumed():
-    """A is dropped with 3 tokens and refills 4: 3 of them for the second time."""
-    requests = request("A", 2, 3), request("B", 3, 1)
-    steps = batch(0, A=2), batch(1, A=1), batch(2, drop={"A": 3}, B=3), batch(3, A=4)
-    trace = passes(instance(*requests, memory=4, evict=True), *steps)
-    assert [(s.resident, s.tokens, s.recomputed, s.phase) for s in trace.requests[0].steps] == [
-        (0, 2, 0, "prefill"), (2, 1, 0, "decode"), (0, 4, 3, "prefill")]  # fmt: skip
-    assert measures(trace)["tokens_recomputed"] == 3
-
-
-def test_partly_evicted_then_resumed():
-    """Blocks of 2: dropping one token of 4 frees nothing, dropping two frees a block; the refill is of 2 + 1."""
-    requests = request("A", 4, 2), request("B", 1, 1)
-    machine = {"memory": 6, "block": 2, "evict": True, "partial": True}
-    steps = batch(0, A=4), batch(1, drop={"A": 2}, B=1), batch(2, A=3)
-    trace = passes(instance(*requests, **machine), *steps)
-    assert [b.device for b in trace.batches] == [4, 4, 6]
-    last = trace.requests[0].steps[-1]
-    assert (last.resident, last.tokens, last.recomputed) == (2, 3, 2)
-    one = batch(0, A=4), batch(1, drop={"A": 1}, B=1), batch(2, A=2)
-    assert [b.device for b in passes(instance(*requests, **machine), *one).batches] == [4, 6, 6]
-
-
-def test_a_refill_of_one_token_on_top_of_others_is_a_decode():
-    """All but the last position evicted and refilled: one missing token with m > 0 is the decode phase."""
-    requests = request("A", 3, 2), request("B", 1, 1)
-    steps = batch(0, A=2), batch(1, drop={"A": 1}, B=1), batch(2, A=1), batch(3, A=1), batch(4, A=1)
-    trace = passes(instance(*requests, evict=True, partial=True), *steps)
-    assert [(s.phase, s.recomputed) for s in trace.requests[0].steps] == [
-        ("prefill", 0), ("prefill", 1), ("decode", 0), ("decode", 0)]  # fmt: skip
-
-
-def test_a_request_swapped_out_on_two_levels_comes_back_from_the_front():
-    """[0, m) stays on the device and [m, m + h) on the host: what was swapped out last comes back first."""
-    swapping = instance(request("A", 4, (1, 9, 0, "free"), 1), partial=True)
-    out = batch(0, A=4), batch(1, out={"A": 1}), batch(2, out={"A": 2})
-    steps = *out, batch(3, back={"A": 1}), batch(10, back={"A": 2}, A=1)
-    trace = passes(swapping, *steps)
-    assert [trace.states(j)["A"][1:3] for j in range(1, 6)] == [(4, 0), (3, 1), (1, 3), (2, 2), (0, 0)]
 
 
 def test_more_batches_than_a_day_has_are_refused(monkeypatch):

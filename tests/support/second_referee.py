@@ -126,6 +126,7 @@ class World:
         self.execution = check.Execution(check.read_instance(json.loads(instance.to_json())))
         self.lives = {request.id: Life(request, self.execution.states[request.id]) for request in instance.requests}
         self.outcome = Outcome()
+        self.tried: tuple[Batch | None, check.Execution] = None, self.execution  # what broke no rule last, and after it
 
     tick = property(lambda self: self.execution.clock)
     j = property(lambda self: self.execution.j)
@@ -154,6 +155,7 @@ class World:
             if broken.rule == 10 and unknown:  # check.py names no request that there is not
                 who = unknown | (who - {None} if batch.work or batch.swap_out or batch.swap_in else who)
             return Refusal(broken.rule, self.j, who)
+        self.tried = batch, trial
         return None
 
     @staticmethod
@@ -185,7 +187,13 @@ class World:
         outcome.swapped_out += sum(batch.swap_out.values())
         outcome.swapped_in += sum(batch.swap_in.values())
         start, segments = self.tick, {id: life.segment for id, life in self.lives.items()}
-        self.step(self.execution, batch)
+        if self.tried[0] == batch:
+            self.execution = self.tried[1]
+            for id, life in self.lives.items():
+                life.state = self.execution.states[id]
+            self.tried = None, self.execution
+        else:
+            self.step(self.execution, batch)
         self.account(held, part_of, self.tick - start)
         for id, life in self.lives.items():
             assert (life.device, life.host) == ((0, 0) if life.completion is not None else after[id])
@@ -200,13 +208,14 @@ class World:
 
     def account(self, held: dict[str, int], part_of: dict[str, str], ticks: int) -> None:
         """Ticks with `held` tokens of each request; `part_of` says which part of the waste, unless in a call."""
-        first = len(self.outcome.memory)
-        for tick in range(first, first + ticks):
-            self.outcome.memory.append(sum(held.values()))
-            for id, life in self.lives.items():
-                part = "calls" if life.calling(tick) else part_of.get(id, "queued")
-                if part != "useful":
-                    self.outcome.waste[part] += held[id]
+        first, waste = len(self.outcome.memory), self.outcome.waste
+        self.outcome.memory += [sum(held.values())] * ticks
+        for id, life in self.lives.items():
+            calling = min(ticks, max(0, life.calls[-1].end - first)) if life.calls else 0
+            waste["calls"] += calling * held[id]
+            part = part_of.get(id, "queued")
+            if part != "useful":
+                waste[part] += (ticks - calling) * held[id]
 
     def note_states(self) -> None:
         states = {id: (x.known, x.device, x.host, x.status(self.tick)) for id, x in self.lives.items()}

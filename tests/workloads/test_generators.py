@@ -210,7 +210,6 @@ def test_objectives_are_put_on_every_request_in_ticks():
     ("infermax-mix", {"n": 1, "mix": "siso"}, "--mix is two of siso, silo, liso, lilo, such as siso+lilo, not"),
     ("infermax-mix", {"n": 1, "mix": "siso+siso"}, "--mix is two of"),
     ("infermax-mix", {"rate": 1, "minutes": 1}, "infermax-mix needs --n"),
-    ("fixed", {"n": 1, "minutes": 1}, "--minutes means nothing without --rate"),
     ("fixed", {"rate": Fraction(1, 10**6), "minutes": 1}, "no request arrives within --minutes"),
     ("fixed", {"n": 1, "prompt": 60_000}, "fixed: request fixed-1 can never fit: its last token needs 61023"),
     ("fixed", {"n": 1, "slo_ttft": 10**15}, "the objectives in ticks of 1/40 s: ttft: "),
@@ -298,18 +297,13 @@ def test_every_cost_brings_its_tick_and_machine(tmp_path, cost):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["nothing", "--n", 1], "no kind of requests is called 'nothing'; there are infercept, "),
-    (["fixed"], "give --n, the number of requests, or --rate and --minutes"),
     (["fixed", "--n", 0], "Invalid value for '--n'"),
     (["fixed", "--n", 1, "--rate", "."], "--rate .: write a number above 0"),
     (["fixed", "--n", 1, "--rate", "fast"], "--rate fast: write a number above 0, such as 2, 0.5 or 1/40"),
     (["fixed", "--n", 1, "--rate", "1e999999999"], "--rate 1e999999999: write a number above 0"),
     (["fixed", "--n", 1, "--cv", "0"], "--cv 0: write a number above 0"),
-    (["fixed", "--n", 1, "--cv", "1"], "--cv means nothing without --rate"),
     (["fixed", "--n", 1, "--minutes", "-1"], "--minutes -1: write a number above 0"),
     (["mixed", "--n", 1, "--share", "half"], "--share half: write a number of at least 0"),
-    (["mixed", "--n", 1, "--share", "1.5"], "--share, of requests without calls, is from 0 to 1, not 3/2"),
-    (["mixed", "--n", 1, "--prompt", 5], "--prompt means nothing for mixed; its options are --share"),
     (["fixed", "--n", 1, "--slo-ttft", "1/0"], "--slo-ttft 1/0: write a number above 0"),
     (["fixed", "--n", 1, "--slo-normalized", "x"], "--slo-normalized x: write a number above 0"),
     (["fixed", "--n", 1, "--handling", "keep"], "--handling is one of min-waste, preserve, "),
@@ -318,7 +312,6 @@ def test_every_cost_brings_its_tick_and_machine(tmp_path, cost):
     (["fixed", "--n", 1, "--cost", "infermax-7b", "--tick", "1/40"], "--tick: a tick of the cost infermax-7b lasts"),
     (["fixed", "--n", 1, "--tick", "1e-40"], "fixed: tick_seconds: its numerator and denominator are at most"),
     (["fixed", "--n", 1, "--prefill-tokens", 500], "the machine: prefill_tokens 500 exceeds batch_tokens 384"),
-    (["fixed", "--n", 1, "--memory", 100], "fixed: request fixed-1 can never fit"),
     (["fixed", "--n", 1, "--no-chunked"], "fixed: request fixed-1 can never fit: its prompt is a prefill of 1024"),
     (["fixed", "--n", 1, "--block-size", 0], "Invalid value for '--block-size'"),
 ])  # fmt: skip

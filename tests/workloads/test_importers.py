@@ -135,13 +135,11 @@ def replaced(old, new):
     (TWO.replace("decode_tokens", "decoded"), r"line 1: no column decode_tokens; is it decoded\?; the columns"),
     (TWO.replace("token_source", "segment"), "line 1: more than one column segment"),
     (replaced(",7,0.0500001", ",seven,0.0500001"), "line 3: decode_tokens must be a whole number, it is 'seven'"),
-    (replaced(",7,0.0500001", ",7.5,0.0500001"), "line 3: decode_tokens must be a whole number, it is '7.5'"),
     (replaced(",7,0.0500001", ",,0.0500001"), "line 3: decode_tokens must be a whole number, it is empty"),
     (replaced(",7,0.0500001", ",0,0.0500001"), "line 3: decode_tokens must be at least 1, it is '0'"),
     (replaced(",7,0.0500001", ",-7,0.0500001"), "line 3: decode_tokens must be at least 1, it is '-7'"),
     (replaced(",7,0.0500001", "," + "7" * 99 + ",0"), "line 3: decode_tokens must be .*, it is '7{38}..'"),
     (replaced("12,5,", "0,5,"), "line 2: initial_prompt_tokens must be at least 1, it is '0'"),
-    (replaced("12,5,", ",5,"), "line 2: initial_prompt_tokens must be a whole number, it is empty"),
     (replaced("chat,1,,7", "chat,1,3,7"), "line 3: initial_prompt_tokens must be empty but for segment 0"),
     (replaced("1e-05", "nan"), "line 5: api_time_s must be a decimal number, it is 'nan'"),
     (replaced("1e-05", "-1e-05"), "line 5: api_time_s must be at least 0, it is '-1e-05'"),
@@ -225,10 +223,8 @@ def test_time_stamps_of_the_later_traces_and_a_byte_order_mark_are_read(file):
 @pytest.mark.parametrize(("text", "message"), [
     (ARRIVALS.replace("ContextTokens", "Context"), "line 1: no column ContextTokens"),
     (ARRIVALS.replace("1,1\n", "1,-1\n"), "line 3: GeneratedTokens must be at least 0, it is '-1'"),
-    (ARRIVALS.replace("0,374", "0,many"), "line 2: ContextTokens must be a whole number, it is 'many'"),
     (ARRIVALS.replace("2023-11-17 00:00:00.0049600", "yesterday"), "line 3: TIMESTAMP must be a time such as"),
     (ARRIVALS.replace("2023-11-17 00:00:00.0049600", "2023-13-17 00:00:00"), "line 3: TIMESTAMP must be a date"),
-    (ARRIVALS.replace("374,44", "374"), "line 2: 2 fields, the header names 3 columns"),
 ])  # fmt: skip
 def test_a_bad_azure_trace_is_answered_in_one_line(file, text, message):
     with pytest.raises(BadInput, match=message):
@@ -291,14 +287,10 @@ def test_some_sessions_are_drawn_and_keep_their_order(file):
     ("9.0,150", "4.0,150", "line 3: t_s must be no earlier than that of line 2, the row of the session before it"),
     ("9.0,150", "soon,150", "line 3: t_s must be a decimal number, it is 'soon'"),
     ("9.0,150", "9.0,0", "line 3: input_tokens must be at least 1, it is '0'"),
-    ("9.0,150", "9.0,", "line 3: input_tokens must be a whole number, it is empty"),
     ("150,20,", "150,-20,", "line 3: output_tokens must be at least 0, it is '-20'"),
     ("3.0,1.5", "3.0,-1.5", "line 3: think_time_s must be at least 0, it is '-1.5'"),
-    ("3.0,1.5", "3.0,1e30", "line 3: think_time_s must be at most 10+ ticks of 1/40 s, it is '1e30'"),
-    ("160,30,1.0", "160,30,quick", "line 5: api_time_s must be a decimal number, it is 'quick'"),
     ("t1,main,1,", ",main,1,", "line 3: trace_id must be a name of 1 to 90 printable characters, it is empty"),
     ("t1,main/sub1,0,", "t1,,0,", "line 4: agent must be a name of 1 to 90 printable characters, it is empty"),
-    ("150,20,3.0,1.5", "150,20", "line 3: 6 fields, the header names 8 columns"),
 ])  # fmt: skip
 def test_bad_sessions_are_answered_in_one_line(file, old, new, message):
     assert SESSIONS.count(old) == 1
