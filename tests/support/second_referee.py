@@ -191,9 +191,9 @@ class World:
             self.execution = self.tried[1]
             for id, life in self.lives.items():
                 life.state = self.execution.states[id]
-            self.tried = None, self.execution
         else:
             self.step(self.execution, batch)
+        self.tried = None, self.execution
         self.account(held, part_of, self.tick - start)
         for id, life in self.lives.items():
             assert (life.device, life.host) == ((0, 0) if life.completion is not None else after[id])
