@@ -114,15 +114,6 @@ def agree(monkeypatch):
     assert agreement.main() == 0
 
 
-def beside_single_methods(monkeypatch):
-    from benchmarks import side_by_side
-
-    monkeypatch.setattr(side_by_side, "CASES", {"five": "generate fixed --n 2 --prompt 8 --output 2 --memory 128"})
-    (row,) = side_by_side.rows(10_000, [])
-    assert row["bound_ratio"] >= 0.9
-    assert row["bound"] <= row["value"]
-
-
 def count_proved(monkeypatch):
     """A program that says the same of all."""
     program, rows, record = Path("program"), Path("rows.jsonl"), Library().record("mars-figure1")
@@ -141,7 +132,6 @@ RUNS: dict[str, Run] = {
     "benchmarks.options": measure_options, "benchmarks.against_bounds": beside_bounds,
     "benchmarks.worst": write_the_worst, "benchmarks.engines": ask_engines, "benchmarks.compiled": compile_kernels,
     "benchmarks.proved": count_proved, "benchmarks.agreement": agree,
-    "benchmarks.side_by_side": beside_single_methods,
 }  # fmt: skip
 
 
