@@ -94,18 +94,21 @@ class Annealing:
         )  # fmt: skip
 
 
-def steps(seconds: float, rounds: int | None) -> Iterator[tuple[int, float, float]]:
+def steps(
+    seconds: float, rounds: int | None, first: int = 1_000, units: float = Units.move
+) -> Iterator[tuple[int, float, float]]:
     """Yield the number of moves to make next, and the shares of the search before and after them, until it is over.
 
-    With `rounds`, one step makes all moves.
+    With `rounds`, one step makes all moves; else the `first` come before the speed is known. `units` are those of a
+    move.
     """
     if rounds is not None:
         yield rounds, 0.0, 1.0
         return
-    began, made, moves, look = now(), 0, 1_000, 0.2
+    began, made, moves, look = now(), 0, first, 0.2
     while (passed := now() - began) < seconds:
         if passed:  # a coarse clock may not have moved
             moves = int(made / passed * min(look, seconds - passed)) + 1
-        spend(Units.move * moves)
+        spend(units * moves)
         yield moves, passed / seconds, min(1.0, (passed + look) / seconds)
         made += moves
