@@ -19,6 +19,7 @@ from gpu_validation.peers import Peer, Run, Unsupported, one_line
 
 FLUSH = 2**27  # bytes of KV that a sample reads at least on a GPU, by taking more layers: more than twice its cache
 MOST_LAYERS = 128  # so that all launches of a sample fit into the queue of the driver (1024) while the GPU sleeps
+LARGE = 500_000_000
 SHARE = 0.8  # of the free memory, what a case may take
 BATCHES, CONTEXTS = (1, 8, 64, 256), (512, 2048, 8192)
 PROMPTS = (512, 1024, 2048, 4096, 8192)
