@@ -12,7 +12,7 @@ from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.neighbourhoods import destroy_repair
-from solvers.neighbourhoods.arrays import Array, InstanceArrays
+from solvers.neighbourhoods.arrays import InstanceArrays
 from solvers.neighbourhoods.destroy_repair import PieceLists
 from solvers.neighbourhoods.insertion import END, use
 from solvers.neighbourhoods.pieces import read_pieces, schedule_of
@@ -59,7 +59,6 @@ class Annealing:
         self.plan, self.count = read_pieces(given, self.arrays)
         ends = int(self.plan[:, :, END].max())
         self.slots = ends + ends // 8 + 64
-        self._insert_anew()
         self.room = self.arrays.room(self.slots)
         for plan, count in zip(self.plan, self.count, strict=True):
             use(self.room, self.arrays.switches[0], plan, count, -1)
@@ -72,19 +71,6 @@ class Annealing:
         hot, cold = self.options.hot, self.options.cold
         for moves, share, then in steps(seconds, rounds):
             self._anneal(moves, hot * (cold / hot) ** share, hot * (cold / hot) ** then)
-
-    def _insert_anew(self) -> None:
-        t, least = self.arrays, self._cost(self.plan, self.count)
-        for order in (np.argsort(t.arrival, kind="stable"), np.argsort(t.area, kind="stable")):
-            plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
-            room = t.room(self.slots)
-            fits = destroy_repair.build(order, t.arrival, room, t.grid(self.slots), t.requests, PieceLists(plan, count))
-            if fits and (cost := self._cost(plan, count)) < least:
-                self.plan, self.count, least = plan, count, cost
-
-    def _cost(self, plan: Array, count: Array) -> float:
-        lists = PieceLists(plan, count)
-        return float(sum(destroy_repair.price(i, lists, self.arrays.requests) for i in range(len(count))))
 
     def _anneal(self, rounds: int, hot: float, cold: float) -> None:
         t, heat = self.arrays, float(self.arrays.rate.mean())
