@@ -1,13 +1,14 @@
 """What each option of a search is worth: it runs with half of it, and with twice, on instances of the library.
 
-`python -m benchmarks.options [GROUP ..]` keeps each run in `results/options.csv`, so that one that was stopped goes on,
-and writes the rows of these groups in `records/options.csv` (all of them: half an hour). What a run reaches is its
-bound over its value. Its time limit is of the processor; for `solve`, which has processes, of the clock.
+`python -m benchmarks.options [GROUP ..]` writes the rows of these groups in `records/options.csv`, one after another
+(all of them: half an hour). What a run reaches is its bound over its value. Its time limit is of the processor; for
+`solve`, which has processes, of the clock.
 """
 
 import csv
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import Field
@@ -37,7 +38,7 @@ from solvers.neighbourhoods import improve as repair
 from solvers.option_names import GROUPS, holding, names_of, options_of, parsed, rows_of_options
 from solvers.ways import WAYS
 
-RUNS, RECORD = (Path(__file__).parent / folder / "options.csv" for folder in ("results", "records"))
+RECORD = Path(__file__).parent / "records" / "options.csv"
 SEEDS = range(3)  # of runs at the defaults, whose spread is noise
 SECONDS = {"auto": 2.0, "bound": 2.0, "just-in-time": 7.0, "improve": 2.0}
 """Of a run of a way; 0.4 of any other. `auto` and `bound` share theirs, others get to their last options in it."""
@@ -142,24 +143,21 @@ def options_read(group: str, way: str, case: str) -> set[str]:
     return read
 
 
-def measure(group: str) -> None:
-    """Run what has not been run for a group; a row without numbers says that an option is not read."""
-    RUNS.parent.mkdir(exist_ok=True)
+def measured(group: str) -> dict[tuple[str, str], dict[str, list[Run]]]:
+    """Return the runs with half and double of each option, and at the defaults, by case; none of what is not read."""
     way, *cases = CASES[group]
-    wanted = [(name, each, "0") for name, one in names_of(group).items() for each in half_and_double(one) if each]
+    wanted = [(name, each, 0) for name, one in names_of(group).items() for each in half_and_double(one) if each]
     for k in SEEDS:  # at the start, in the middle and at the end
-        wanted.insert(k * len(wanted) // max(SEEDS), (group, "", str(k)))
+        wanted.insert(k * len(wanted) // max(SEEDS), (group, "", k))
+    runs = defaultdict[tuple[str, str], dict[str, list[Run]]](lambda: defaultdict(list))
+    run(way, cases[0], {}, 0)  # it loads kernels
     for case in cases:
-        known = {tuple(row[:4]) for row in csv.reader(RUNS.open(newline=""))} if RUNS.exists() else set()
-        left = [row for row in wanted if (*row, case) not in known]
-        if left and case == cases[0]:
-            run(way, case, {}, 0)  # it loads kernels
-        read = options_read(group, way, case) if left else set()
-        for name, setting, seed in left:
-            options = parsed({name: setting} if setting else {})
-            found = run(way, case, options, int(seed)) if name in read or not setting else ()
-            with RUNS.open("a", newline="") as file:
-                csv.writer(file).writerow((name, setting, seed, case, *found))
+        read = options_read(group, way, case)
+        for name, setting, seed in wanted:
+            if name in read or not setting:
+                options = parsed({name: setting} if setting else {})
+                runs[name, setting][case].append(run(way, case, options, seed))
+    return runs
 
 
 def summary(group: str) -> Iterator[dict[str, str]]:
@@ -167,10 +165,7 @@ def summary(group: str) -> Iterator[dict[str, str]]:
 
     It `moved` where what is reached differs from that at the defaults by more than those differ among each other.
     """
-    runs: dict[tuple[str, str], dict[str, list[list[float]]]] = {}
-    for name, setting, _, case, *numbers in csv.reader(RUNS.open(newline="")):
-        if numbers and case in CASES[group]:
-            runs.setdefault((name, setting), {}).setdefault(case, []).append([*map(float, numbers)])
+    runs = measured(group)
     defaults = {case: [*zip(*made, strict=True)] for case, made in runs[group, ""].items()}
     for (name, one), (_, default, *_) in zip(names_of(group).items(), rows_of_options(group), strict=True):
         row, read, moved = {"option": name, "default": default}, set[str](), set[str]()
@@ -191,7 +186,6 @@ def main(groups: Iterable[str]) -> None:
     """Measure groups, and write their rows into the record; an option with another default has none any more."""
     rows = {(row["option"], row["default"]): row for row in table_rows(RECORD)}
     for group in groups:
-        measure(group)
         rows |= {(row["option"], row["default"]): row for row in summary(group)}
         with RECORD.open("w", newline="") as file:
             table = csv.DictWriter(file, next(iter(rows.values())), lineterminator="\n")

@@ -8,7 +8,7 @@ from hypotheses.page import PAGE, RECORDS, kept, page, read_records
 from hypotheses.verdict import check
 from kvcore.files import write_text
 
-LIMIT = 3600.0  # seconds for one: 200 slices of a trace take minutes; KVBOUND_OPTIMA keeps their optima
+LIMIT = 3600.0  # seconds for one: 200 slices of a trace take minutes
 
 
 def main(names: list[str]) -> None:

@@ -3,12 +3,11 @@
 Where few requests fill the memory, what pays is when to copy KV to the host and back behind other work.
 """
 
-from collections.abc import Iterator
 from itertools import permutations
 
 import numpy as np
 
-from bounds.clock import Units, now, spend
+from bounds.clock import Units
 from kvcore.certificates.events import line_of
 from kvcore.certificates.options import Load
 from kvcore.features import FLOWS, RULES, Feature, Takes, features
@@ -17,6 +16,7 @@ from kvcore.metrics import scale_of, weight
 from kvcore.schedule import Batch, Schedule
 from solvers import epoch_kernels as kernels
 from solvers.epoch_kernels import END, Genes, Jobs
+from solvers.neighbourhoods.annealing import steps
 from solvers.neighbourhoods.destroy_repair import seed_draws
 
 
@@ -72,7 +72,8 @@ def search(instance: Instance, objective: str, seconds: float, seed: int, rounds
         elif least < LIMIT and restart % 2:
             kernels.copy(best, now_)
             value = least
-        for moves, begun, then in _steps(seconds / Epochs.restarts, rounds and rounds // Epochs.restarts, tokens):
+        part = seconds / Epochs.restarts, rounds and rounds // Epochs.restarts
+        for moves, begun, then in steps(*part, first=50, units=Units.token * 0.01 * tokens):
             value, least = kernels.anneal(
                 jobs,
                 now_,
@@ -88,23 +89,9 @@ def search(instance: Instance, objective: str, seconds: float, seed: int, rounds
                 longest,
             )
     _, made = kernels.simulate(jobs, best, x, LIMIT - 1, none)
-    steps = np.zeros((made, 5, n), np.int64)
-    kernels.simulate(jobs, best, x, LIMIT - 1, steps)
-    return _schedule(instance, steps) if made else None
-
-
-def _steps(seconds: float, rounds: int | None, tokens: int) -> Iterator[tuple[int, float, float]]:
-    """Yield moves to make next, and the shares of the search before and after them; one step for `rounds`."""
-    if rounds is not None:
-        yield rounds, 0.0, 1.0
-        return
-    began, made, moves = now(), 0, 50
-    while (passed := now() - began) < seconds:
-        spend(Units.token * 0.01 * tokens * moves)
-        yield moves, passed / seconds, min(1.0, (passed + 0.2) / seconds)
-        made += moves
-        if (passed := now() - began) > 0:
-            moves = int(made / passed * min(0.2, max(0.0, seconds - passed))) + 1
+    batches = np.zeros((made, 5, n), np.int64)
+    kernels.simulate(jobs, best, x, LIMIT - 1, batches)
+    return _schedule(instance, batches) if made else None
 
 
 def jobs_of(instance: Instance, objective: str) -> Jobs:

@@ -1,7 +1,7 @@
 """The base of today's engines: queues, and KV that calls preserve."""
 
+from collections.abc import Iterator
 from itertools import count
-from operator import itemgetter
 from typing import ClassVar, Literal
 
 from heuristics.engine.job import Job
@@ -63,11 +63,7 @@ class ServingEngine(Policy):
             self._gone += [self.kept.pop(job.index) for job in over]
         for job in self._gone:
             plan.drop(job)
-        come = [
-            (job.arrival if job.call_ended is None else job.call_ended, job) for job in (*view.arrived, *view.returned)
-        ]
-        for _, job in sorted(come, key=itemgetter(0)):
-            self.places[job.index] = next(self.counter)
+        for job in self.coming(view):
             held = self.held.pop(job.index, None)
             if held and self.machine.memory is not None and not self.machine.evict:
                 self.running.append(job)
@@ -75,6 +71,16 @@ class ServingEngine(Policy):
             if held:
                 self.kept[job.index] = job
             self.queue(job)
+
+    def coming(self, view: View) -> Iterator[Job]:
+        """Yield those that arrive and return, in order of time; each gets its place."""
+
+        def since(job: Job) -> int:
+            return job.arrival if job.call_ended is None else job.call_ended
+
+        for job in sorted((*view.arrived, *view.returned), key=since):
+            self.places[job.index] = next(self.counter)
+            yield job
 
     def place(self, job: Job) -> int:
         """Return the place among all that have come; a return from a call gets a new one."""

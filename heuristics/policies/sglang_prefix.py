@@ -2,7 +2,6 @@
 
 from collections import Counter
 from itertools import takewhile
-from operator import itemgetter
 from typing import ClassVar
 
 from heuristics.engine.job import Job
@@ -85,11 +84,7 @@ class SGLangPrefix(SGLang):
         self.running = [job for job in self.running if job.index not in left]
         self.lost |= {job: job.device for job in view.called if job.handling == "free"}
         self.full &= not left
-        come = [
-            (job.arrival if job.call_ended is None else job.call_ended, job) for job in (*view.arrived, *view.returned)
-        ]
-        for _, job in sorted(come, key=itemgetter(0)):
-            self.places[job.index] = next(self.counter)
+        for job in self.coming(view):
             self.queue(job)
 
     def _enter(self, job: Job) -> None:

@@ -1,7 +1,6 @@
 """vLLM V1's scheduler with its prefix cache."""
 
 from collections import Counter
-from operator import itemgetter
 from typing import ClassVar
 
 from heuristics.engine.block_cache import BlockCache
@@ -78,11 +77,7 @@ class VllmV1Prefix(VllmV1):
                 if job.handling != "preserve":
                     self._release(job)
         self.lost |= {job: job.device for job in view.called if job.handling == "free"}
-        come = [
-            (job.arrival if job.call_ended is None else job.call_ended, job) for job in (*view.arrived, *view.returned)
-        ]
-        for _, job in sorted(come, key=itemgetter(0)):
-            self.places[job.index] = next(self.counter)
+        for job in self.coming(view):
             self.queue(job)
 
     def path(self, job: Job) -> list[Block]:

@@ -12,7 +12,7 @@ from kvcore.referee import InvalidSchedule, verify_schedule
 from kvcore.schedule import Schedule
 from kvcore.trace import Trace
 from solvers.neighbourhoods import destroy_repair
-from solvers.neighbourhoods.arrays import Array, InstanceArrays
+from solvers.neighbourhoods.arrays import InstanceArrays
 from solvers.neighbourhoods.destroy_repair import PieceLists
 from solvers.neighbourhoods.insertion import END, use
 from solvers.neighbourhoods.pieces import read_pieces, schedule_of
@@ -59,7 +59,6 @@ class Annealing:
         self.plan, self.count = read_pieces(given, self.arrays)
         ends = int(self.plan[:, :, END].max())
         self.slots = ends + ends // 8 + 64
-        self._insert_anew()
         self.room = self.arrays.room(self.slots)
         for plan, count in zip(self.plan, self.count, strict=True):
             use(self.room, self.arrays.switches[0], plan, count, -1)
@@ -73,19 +72,6 @@ class Annealing:
         for moves, share, then in steps(seconds, rounds):
             self._anneal(moves, hot * (cold / hot) ** share, hot * (cold / hot) ** then)
 
-    def _insert_anew(self) -> None:
-        t, least = self.arrays, self._cost(self.plan, self.count)
-        for order in (np.argsort(t.arrival, kind="stable"), np.argsort(t.area, kind="stable")):
-            plan, count = np.zeros_like(self.plan), np.zeros_like(self.count)
-            room = t.room(self.slots)
-            fits = destroy_repair.build(order, t.arrival, room, t.grid(self.slots), t.requests, PieceLists(plan, count))
-            if fits and (cost := self._cost(plan, count)) < least:
-                self.plan, self.count, least = plan, count, cost
-
-    def _cost(self, plan: Array, count: Array) -> float:
-        lists = PieceLists(plan, count)
-        return float(sum(destroy_repair.price(i, lists, self.arrays.requests) for i in range(len(count))))
-
     def _anneal(self, rounds: int, hot: float, cold: float) -> None:
         t, heat = self.arrays, float(self.arrays.rate.mean())
         self.best = destroy_repair.anneal(
@@ -94,18 +80,21 @@ class Annealing:
         )  # fmt: skip
 
 
-def steps(seconds: float, rounds: int | None) -> Iterator[tuple[int, float, float]]:
+def steps(
+    seconds: float, rounds: int | None, first: int = 1_000, units: float = Units.move
+) -> Iterator[tuple[int, float, float]]:
     """Yield the number of moves to make next, and the shares of the search before and after them, until it is over.
 
-    With `rounds`, one step makes all moves.
+    With `rounds`, one step makes all moves; else the `first` come before the speed is known. `units` are those of a
+    move.
     """
     if rounds is not None:
         yield rounds, 0.0, 1.0
         return
-    began, made, moves, look = now(), 0, 1_000, 0.2
+    began, made, moves, look = now(), 0, first, 0.2
     while (passed := now() - began) < seconds:
         if passed:  # a coarse clock may not have moved
             moves = int(made / passed * min(look, seconds - passed)) + 1
-        spend(Units.move * moves)
+        spend(units * moves)
         yield moves, passed / seconds, min(1.0, (passed + look) / seconds)
         made += moves

@@ -14,8 +14,6 @@ from solvers.neighbourhoods.insertion import (
     ONE,
     PREFILL,
     RESIDENT,
-    YES,
-    ZERO,
     Scratch,
     copy_pieces,
     insert,
@@ -45,20 +43,6 @@ class PieceLists(NamedTuple):
 def seed_draws(seed):
     """Seed the random numbers of the compiled code."""
     np.random.seed(seed)
-
-
-@allocating
-def build(order, release, room, grid, requests, lists):
-    """Insert all requests in `order`, from their releases on, into an empty schedule; return whether all fit."""
-    pieces, count = lists
-    scratch = _scratch(grid, requests.first, pieces.shape[1])
-    for i in order:
-        segments = requests.segments[requests.first[i] : requests.first[i + 1]]
-        count[i] = insert(room, grid, release[i], segments, grid.slots, YES, ZERO, pieces[i], scratch)
-        if count[i] == 0:
-            return False
-        use(room, grid.block, pieces[i], count[i], -ONE)
-    return True
 
 
 @allocating

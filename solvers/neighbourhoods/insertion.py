@@ -17,7 +17,7 @@ PREFILL, DECODE, HELD, HOSTED = range(4)
 FIRST, PRESERVE, DISCARD, SWAP, FREE = range(5)
 """What came before a segment: the arrival, or a call with its handling."""
 KIND, BEGIN, END, RESIDENT, WORK = range(5)
-ZERO, ONE, YES = np.int64(0), np.int64(1), np.bool_(True)
+ZERO, ONE = np.int64(0), np.int64(1)
 """Arguments of kernels: a plain 0 has a type of its own, with one more compilation."""
 
 

@@ -15,9 +15,9 @@ def no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     def unlimited(*arguments, time_limit):
         return exact(*arguments)
 
-    for module in ("hypotheses.optima", "hypotheses.verdict"):
+    for module in ("hypotheses.case", "hypotheses.verdict"):
         monkeypatch.setattr(f"{module}.now", lambda: 0.0)
-    for module in ("hypotheses.optima", "hypotheses.search.ratio"):
+    for module in ("hypotheses.case", "hypotheses.search.ratio"):
         monkeypatch.setattr(f"{module}.exact", unlimited)
     forever = {"time_limit": math.inf}
     monkeypatch.setattr("hypotheses.search.ratio.best_bound", lambda *of, **told: best_bound(*of, **told | forever))

@@ -82,7 +82,7 @@ def test_what_cannot_be_finished_is_undecided(monkeypatch):
     hard = listed("hindsight:n=10,M=30,seed=3")
     monkeypatch.setattr("solvers.exact.EXACT", EXACT[:2])  # the third would prove it
     monkeypatch.setattr("bounds.clock.time", Clock())
-    monkeypatch.setattr("hypotheses.optima.exact", exact)
+    monkeypatch.setattr("hypotheses.case.exact", exact)
     verdict = check("x", hypothesis(lambda case: case.optimum() and None, hard))
     assert (verdict.verdict, verdict.undecided) == ("undecided", 1)
 
@@ -224,8 +224,8 @@ def test_the_command_judges_the_first_case_of_each(name, monkeypatch):
     few = {name: replace(loaded, family=first_of(loaded.family))}
     monkeypatch.setattr("hypotheses.hypothesis_files.shipped", lambda: few)
     if name.startswith("mc-sf-average"):
-        monkeypatch.setattr("hypotheses.optima.exact", by_a_policy)
-        monkeypatch.setattr("hypotheses.optima._FOUND", {})
+        monkeypatch.setattr("hypotheses.case.exact", by_a_policy)
+        monkeypatch.setattr("hypotheses.case._FOUND", {})
     status, told = run_kvbound(["check", name, "--json", "-"])
     row = json.loads(told)["rows"][0]
     assert (status, row["stated"]) == (0 if row["as_stated"] else 1, loaded.states)
@@ -294,7 +294,7 @@ def test_ctrl_c_writes_what_was_found(tmp_path):
 def test_a_signal_while_the_search_runs_ends_the_check(tmp_path, monkeypatch, number):
     """It is not an answer to the hypothesis, nor a reason to go on."""
     monkeypatch.setattr("bounds.slot_solver.propose_slots", lambda *_: signal.raise_signal(number))
-    monkeypatch.setattr("hypotheses.optima._FOUND", {})
+    monkeypatch.setattr("hypotheses.case._FOUND", {})
     asking = tmp_path / "asking.py"
     write(asking, "proved", "case.optimum() and None")
     row = json.loads(kvbound("check", asking, "--json", "-", code=130).stdout)["rows"][0]
@@ -314,8 +314,8 @@ def uncertified(monkeypatch):
     def word(instance, objective, time_limit):
         return replace(exact(instance, objective), certificate=None, bound_kind="search", proved_by="a search")
 
-    monkeypatch.setattr("hypotheses.optima._FOUND", {})
-    monkeypatch.setattr("hypotheses.optima.exact", word)
+    monkeypatch.setattr("hypotheses.case._FOUND", {})
+    monkeypatch.setattr("hypotheses.case.exact", word)
 
 
 @pytest.mark.usefixtures("uncertified")

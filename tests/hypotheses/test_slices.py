@@ -12,7 +12,6 @@ from hypotheses.slices import LONG, SMALL
 from hypotheses.small_instances import calling, plain, with_machine
 from hypotheses.tallies import INDICES, any_handling, any_order, best_of, best_stays_best, kv_time, lower_in_sum
 from kvcore.instance import Machine
-from solvers.source import code_version
 from tests.support.data import MIXTURE, real
 
 REAL = [name for name in shipped() if name.startswith("real-")]
@@ -49,39 +48,13 @@ def test_what_a_predicate_says_of_a_case_that_holds_is_kept():
     assert "* Found: three of four." in page([row])
 
 
-def test_optima_are_kept_between_runs(tmp_path, monkeypatch):
+def test_an_optimum_is_solved_once(monkeypatch):
     case = Case(stand_ins())
-    monkeypatch.setenv("KVBOUND_OPTIMA", str(tmp_path))
-    monkeypatch.setattr("hypotheses.optima._FOUND", {})
+    monkeypatch.setattr("hypotheses.case._FOUND", {})
     held = case.optimum()
-    assert [file.name.startswith(held.instance.sha256) for file in tmp_path.iterdir()] == [True, True]
-    monkeypatch.setattr("hypotheses.optima._FOUND", {})
-    monkeypatch.setattr("hypotheses.optima.exact", lambda *_, **__: pytest.fail("it was solved again"))
+    monkeypatch.setattr("hypotheses.case.exact", lambda *_, **__: pytest.fail("it was solved again"))
     assert case.optimum() == held
     assert held.certificate is not None
-
-
-def test_what_is_remembered_is_recomputed(tmp_path, monkeypatch):
-    case = Case(stand_ins()[:1])
-    monkeypatch.setenv("KVBOUND_OPTIMA", str(tmp_path))
-
-    def again():
-        monkeypatch.setattr("hypotheses.optima._FOUND", {})
-        return case.optimum()
-
-    held = again()
-    (certificate,), (schedule,) = tmp_path.glob("*.certificate.json"), tmp_path.glob("*.schedule.json")
-    assert code_version() in schedule.name
-    worse = case.policy("serial")
-    assert worse.value > held.value
-    schedule.write_text(worse.schedule.to_json())  # as false code may have left it
-    found = again()
-    assert (found.value, found.certificate, found.claimed_by) == (worse.value, None, "an earlier run")
-    certificate.write_text(held.certificate.replace(bound=str(worse.value)).to_json())
-    assert again() == held  # a certificate that proves less than it claims: it is solved anew
-    monkeypatch.setattr("hypotheses.optima.code_version", lambda: "mended")
-    schedule.write_text("what other code has left is not read")
-    assert again() == held
 
 
 def test_kv_time_by_hand():

@@ -88,7 +88,7 @@ def test_the_ladder_does_not_pass_it_on(schedule, monkeypatch):
     [("solve", "mars-figure1"), ("compare", "mars-figure1", "--policies", "fcfs"), ("check", "mars-figure1-order")],
 )
 def test_commands_end_with_code_1_and_one_line(command, monkeypatch):
-    monkeypatch.setattr("hypotheses.optima._FOUND", {})
+    monkeypatch.setattr("hypotheses.case._FOUND", {})
     monkeypatch.setattr(Alone, "prove", lambda *_: 32)
     said = kvbound(*command, code=1).stderr
     assert said.count("\n") == 1
