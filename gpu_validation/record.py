@@ -131,7 +131,9 @@ def record(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, and write the records; return 0 if every step ended well."""
+    """Measure, write the records and the table of targets; return 0 if every step ended well."""
+    from gpu_validation.targets import table
+
     parser = argparse.ArgumentParser(prog="python -m gpu_validation.record", description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run")
     parser.add_argument("--out", type=Path, default=None, help="the folder of the records")
@@ -146,6 +148,8 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"there is no step {unknown[0]!r}; there are {', '.join(names)}")
     rows = record(given.device, folder, given.steps, given.budget)
+    write_text(folder / "README.md", table(folder))
+    print(table(folder))
     sent = shutil.make_archive(str(folder.resolve().parent / f"{folder.name}-of-kvbound"), "zip", folder)
     print(f"the file to send back: {sent}")
     return 0 if all(row["ok"] for row in rows) else 1

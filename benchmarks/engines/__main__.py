@@ -2,7 +2,7 @@
 
 Nothing is installed. FOLDER has the unpacked wheel: `pip download --no-deps vllm==VERSION`, then `unzip vllm-*.whl
 'vllm/*.py' -d FOLDER` (sglang likewise). The schedulers import torch (the one for a CPU will do) and msgspec; vLLM's
-also cbor2, xxhash and regex.
+also cbor2, xxhash and regex. `--dynamo FOLDER`, with `--vllm`: NVIDIA's simulator (ai-dynamo-runtime) as well.
 Each workload is random and tight of memory. A difference is printed: seed, batch, the engine's step, and ours.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from benchmarks.engines.dynamo import Dynamo, beside
 from benchmarks.engines.sglang import Sglang
 from benchmarks.engines.vllm import Step, Vllm
 from heuristics import get_policy, trace_policy
@@ -128,6 +129,7 @@ def main() -> None:
     folder = parser.add_mutually_exclusive_group(required=True)
     folder.add_argument("--vllm", type=Path, metavar="FOLDER")
     folder.add_argument("--sglang", type=Path, metavar="FOLDER")
+    parser.add_argument("--dynamo", type=Path, metavar="FOLDER", help="with --vllm: its simulator in Dynamo, too")
     parser.add_argument("--policy", help="a vllm-v1.. or sglang, with settings if need be")
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
@@ -151,6 +153,13 @@ def main() -> None:
             parser.error(f"there is no sglang/srt in {given.sglang}")
         engine = sglang = Sglang(given.sglang)
         run = partial(sglang.run, policy=policy)
+    if given.dynamo is not None:
+        if not given.vllm or name != "vllm-v1" or given.calls:
+            parser.error("--dynamo goes with --vllm and no --policy")
+        seeds = range(given.first, given.first + given.seeds)
+        made = (workload(seed, calls=False, weights=False, shared=False) for seed in seeds)
+        beside(Dynamo(given.dynamo), made, run, lambda instance: ours(instance, policy)[0])
+        return
     shared, weights = isinstance(policy, VllmV1Prefix | SGLangPrefix), isinstance(policy, VllmV1) and policy.priority
     lost = not (given.calls or shared or policy.ahead)
     equal = preempting = reusing = 0

@@ -47,7 +47,7 @@ def test_the_operations_of_a_causal_prefill():
     assert MIXED.flops == 4 * 4 * 16 * MIXED.pairs
 
 
-def test_the_grid_has_these_shapes():
+def test_the_grid_has_the_shapes_that_targets_name():
     cases = gpu_cases(LLAMA_1B)
     decodes = {(len(case.work), case.lengths[0]): case for case in cases if case.kind == "decode"}
     assert set(decodes) == {(b, n) for b in (1, 8, 64, 256) for n in (512, 2048, 8192)}

@@ -1,4 +1,4 @@
-"""The script that measures everything."""
+"""The script that measures everything, and the table of targets that is read from its records."""
 
 import json
 import sys
@@ -7,7 +7,88 @@ import zipfile
 import pytest
 
 from gpu_validation import record
-from gpu_validation.record import RecordStep, main, steps
+from gpu_validation.record import RECORDS, RecordStep, main, steps
+from gpu_validation.targets import NOT_YET, table, targets
+
+GPU = {"device_type": "cuda", "device": "NVIDIA H200"}
+
+
+def write(folder, name, found):
+    (folder / f"{name}.json").write_text(json.dumps(found))
+
+
+def kernels():
+    """Large decodes and prompts of two widths, and what counts for nothing: a small one, a short one, a peer's."""
+    row = {**GPU, "ours": True, "peer": "ours, triton", "head_width": 64, "longest": 2048, "seconds_median": 1e-3}
+    decode = row | {"kind": "decode", "kv_bytes": 6e8, "of_read": 0.9, "over_best_peer": 1.1}
+    prompt = row | {"kind": "prefill", "over_best_peer": 0.9}
+    return {
+        "rows": [
+            decode, decode | {"head_width": 128, "over_best_peer": 0.95, "of_read": 0.88},
+            decode | {"kv_bytes": 1e6, "of_read": 0.1, "over_best_peer": 0.2}, prompt,
+            prompt | {"head_width": 128, "over_best_peer": 0.7}, prompt | {"longest": 512, "over_best_peer": 0.1},
+            prompt | {"ours": False, "over_best_peer": 0.1}, decode | {"error": "broken", "seconds_median": 1.0},
+        ]
+    }  # fmt: skip
+
+
+def calibration():
+    swap = {"direction": "in", "tokens": 64, "alone": 1e-3, "without": 2e-3, "hidden": 0.95, "bytes_per_second": 1e10}
+    return {
+        "device": GPU,
+        "bandwidths": [
+            {"quantity": "host to device", "per_second": 5e10}, {"quantity": "device to host", "per_second": 4e10},
+        ],
+        "rows": [{"label": "decode", "batch": "64 x 1 at 2048", "over_floor": 1.15}],
+        "swaps": [
+            swap,
+            swap | {"tokens": 1024, "bytes_per_second": 4.8e10},
+            swap | {"direction": "out", "tokens": 1024, "bytes_per_second": 3.9e10, "hidden": 0.92},
+            swap | {"direction": "out", "tokens": 4096, "bytes_per_second": 3.9e10, "hidden": 0.1, "alone": 3e-3},
+        ],
+        "fit": {"held_out": {"mean": 0.02}},
+    }  # fmt: skip
+
+
+def replay(median, p95, makespan_error, tau, regret, bound, throttled):
+    row = {"batch_error": {"median": median, "p95": p95}, "makespan_error": makespan_error, "launch_bound": bound}
+    return {**GPU, "rows": [row], "kendall_tau": tau, "regret": regret, "throttled": throttled}
+
+
+def all_records(folder):
+    write(folder, "kernels", kernels())
+    write(folder, "calibration", calibration())
+    write(folder, "truth", {"rows": [GPU | {"holds": True}] * 4})
+    write(folder, "replay-a", replay(0.02, 0.1, -0.06, 0.8, 0.01, 0.0, False))
+    write(folder, "replay-b", replay(0.04, 0.2, 0.01, 1.0, 0.0, 0.05, True))
+    return folder
+
+
+def test_every_quantity_is_read_from_the_records(tmp_path):
+    found = targets(all_records(tmp_path))
+    values = [target.value for target in found]
+    assert values == pytest.approx(
+        [1, 0.88, 1.1, 0.95, 0.9, 0.7, 1.15, 0.96, 0.92, 0.02, 0.04, 0.2, 0.06, 0.8, 0.01, 0.05, 0.5]
+    )
+    met = [target.row().endswith("| yes |") for target in found]
+    missed = {k for k, good in enumerate(met) if not good}
+    assert missed == {3, 5, 11, 12, 13, 16}  # peers at D 128, the 95th percentile, makespan, tau, throttling
+
+
+def test_without_records_nothing_was_measured(tmp_path):
+    assert all(target.value is None for target in targets(tmp_path))
+    assert table(tmp_path).count(NOT_YET) == len(targets(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["kernels", "calibration", "truth", "replay-a", "replay-b"])
+def test_records_of_a_cpu_count_for_nothing(tmp_path, name):
+    before, file = targets(all_records(tmp_path)), tmp_path / f"{name}.json"
+    file.write_text(file.read_text().replace('"cuda"', '"cpu"'))
+    assert targets(tmp_path) != before
+
+
+def test_the_committed_table_is_what_the_records_say():
+    assert (RECORDS / "README.md").read_text(encoding="utf-8") == table(RECORDS)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
@@ -40,6 +121,7 @@ def test_a_step_that_fails_or_hangs_leaves_the_others_whole(tmp_path, monkeypatc
     assert rows["needs it"]["error"] == "fails failed"
     assert (tmp_path / "works.log").read_text() == "fine\n"
     assert json.loads((tmp_path / "steps.json").read_text())["steps"] == list(rows.values())
+    assert "Steps that failed: fails (no memory); hangs (" in table(tmp_path)
 
 
 def test_a_step_that_is_told_to_stop_may_write_what_it_has(tmp_path, monkeypatch):
@@ -115,8 +197,9 @@ def test_the_dry_run_goes_through_every_step(tmp_path):
     assert main(["--device", "cpu", "--out", str(tmp_path)]) == 0, (tmp_path / "steps.json").read_text()
     done = json.loads((tmp_path / "steps.json").read_text())["steps"]
     assert [row["step"] for row in done] == [step.name for step in steps("cpu", tmp_path)]
+    assert table(tmp_path).count(NOT_YET) == len(targets(tmp_path))  # a CPU is no GPU
     found = {name: json.loads((tmp_path / f"{name}.json").read_text()) for name in ("replay-slice", "kernels")}
     assert {row["schedule"] for row in found["replay-slice"]["rows"]} >= {"vllm", "infercept", "mars"}
     with zipfile.ZipFile(tmp_path.parent / f"{tmp_path.name}-of-kvbound.zip") as sent:
-        assert {"steps.json", "preflight.json", "cost.json"} <= set(sent.namelist())
+        assert {"steps.json", "README.md", "preflight.json", "cost.json"} <= set(sent.namelist())
     assert sys.executable not in (tmp_path / "steps.json").read_text()

@@ -4,12 +4,15 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import kvbound as kv
 from benchmarks import __main__ as registry
 from benchmarks import against_bounds, library, options, proved, simulate, worst
 from benchmarks.engines import __main__ as engines
+from benchmarks.engines import dynamo
 from kvbound import machine_checked
 from library import Library
 from library.library import table_rows
@@ -99,6 +102,50 @@ def ask_engines(monkeypatch):
     engines.main()
 
 
+def test_dynamo_is_asked_for_the_same_requests(monkeypatch, tmp_path, capsys):
+    """A stand-in for NVIDIA's core that answers each request alone, which is right where nobody waits."""
+
+    def replay(files, extra_engine_args, capture_per_request):
+        found = []
+        for line in Path(files[0]).read_text().splitlines():
+            row = json.loads(line)
+            begin, more = row["timestamp"], (row["output_length"] - 1) * extra_engine_args["timing_model"]["decode_ms"]
+            first = begin + extra_engine_args["timing_model"]["prefill_ms"]
+            found.append({"arrival_time_ms": begin, "first_token_ms": first, "last_token_ms": first + more, **row})
+        return SimpleNamespace(per_request=found)
+
+    core = SimpleNamespace(_normalize_mocker_config=lambda given: given["engine"], run_mocker_trace_replay=replay)
+    monkeypatch.setitem(sys.modules, "dynamo._core", core)
+    (tmp_path / "ai_dynamo_runtime-1.6.1.dist-info").mkdir()
+    asked = dynamo.Dynamo(tmp_path)
+    assert asked.name == "Dynamo 1.6.1"
+    machine = kv.Machine(memory=40, block=1, batch_tokens=32, evict=True)
+    sizes = ((3, 8, 4), (9, 8, 2), (9, 8, 2))
+    alone, together = (
+        kv.Instance(name=name, machine=machine, cost=kv.Cost.unit(), requests=tuple(
+            kv.Request(id=f"r{k}", arrival=arrival, prompt=prompt, segments=(kv.Segment(decode=output),))
+            for k, (arrival, prompt, output) in enumerate(sizes[:count])
+        ))
+        for name, count in (("alone", 2), ("together", 3))
+    )  # fmt: skip
+    dynamo.beside(asked, [alone, together], lambda _: [], lambda _: [])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "vLLM and vllm-v1 differ in 0 of 2 workloads",
+        "Dynamo 1.6.1, nobody preempted: 2 equal, 0 differ",
+        "Dynamo 1.6.1, preempted: 0 equal, 0 differ",
+    ]
+    late = alone.replace(requests=tuple(one.replace(arrival=3 + k) for k, one in enumerate(alone.requests)))
+    dynamo.beside(asked, [late], lambda _: [], lambda given: [dynamo.Step(given.requests[0].arrival, [], {})])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "vLLM and vllm-v1 differ in 1 of 1 workloads"
+    assert lines[3:] == [
+        "alone: 40 blocks of 2, None requests",
+        "  (0, 8, 4, 1, 3001), vllm-v1 (1, 3002)",
+        "  (1000, 8, 2, 1001, 2001), vllm-v1 (2002, 3002)",
+    ]
+
+
 def compile_kernels(monkeypatch):
     pytest.importorskip("triton", reason="the kernels need PyTorch and Triton")
     from benchmarks import compiled
@@ -112,6 +159,15 @@ def agree(monkeypatch):
 
     monkeypatch.setattr(agreement, "gate", lambda: ({"none": {"rows": [], "ranking": {"pairs": []}}}, [[]]))
     assert agreement.main() == 0
+
+
+def beside_single_methods(monkeypatch):
+    from benchmarks import side_by_side
+
+    monkeypatch.setattr(side_by_side, "CASES", {"five": "generate fixed --n 2 --prompt 8 --output 2 --memory 128"})
+    (row,) = side_by_side.rows(10_000, [])
+    assert row["bound_ratio"] >= 0.9
+    assert row["bound"] <= row["value"]
 
 
 def count_proved(monkeypatch):
@@ -132,6 +188,7 @@ RUNS: dict[str, Run] = {
     "benchmarks.options": measure_options, "benchmarks.against_bounds": beside_bounds,
     "benchmarks.worst": write_the_worst, "benchmarks.engines": ask_engines, "benchmarks.compiled": compile_kernels,
     "benchmarks.proved": count_proved, "benchmarks.agreement": agree,
+    "benchmarks.side_by_side": beside_single_methods,
 }  # fmt: skip
 
 
