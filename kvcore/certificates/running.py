@@ -7,7 +7,6 @@ Its name is exact: its largest element and the configuration without it, which h
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,16 +100,11 @@ class Running:
     `begin[s]` to `begin[s + 1]`; a base has at most one row of a set. `size[base]` requests are in it, none in `empty`.
     """
 
-    def __init__(
-        self, kinds: Sequence[Kind], memory: int, most: int, budget: Budget, *, at_once: float = math.inf
-    ) -> None:
-        """With at most `at_once` requests each.
-
-        Raises TooMany above `most` configurations, InvalidCertificate if the budget ends.
-        """
+    def __init__(self, kinds: Sequence[Kind], memory: int, most: int, budget: Budget) -> None:
+        """Raises TooMany above `most` configurations, InvalidCertificate if the budget ends."""
         self.budget = budget
         self.elements = Elements(kinds, most)
-        self._enumerate(memory, most, at_once)
+        self._enumerate(memory, most)
         total = self.begins[-1]
         budget.spend(WHAT, 1000 * total, 100 * total)
         base, alone, later = self._parts()
@@ -158,12 +152,12 @@ class Running:
             raise TooMany
         self.budget.spend(WHAT, ticks * (sets * (4 * Work.call + 3 * kinds) + 30 * (len(self.base) + len(self.later))))
 
-    def _enumerate(self, memory: int, most: int, at_once: float) -> None:
+    def _enumerate(self, memory: int, most: int) -> None:
         elements, total = self.elements, 1
         minus = np.full(1, -1, np.int64)
         level = _Level(np.zeros((elements.load.shape[1], 1), np.int32), minus, minus)
         self.parent, self.last, self.begins = [minus], [minus], [0, 1]
-        while len(self.last) <= at_once:
+        while True:
             added = []
             for e in range(len(elements)):
                 rows = level.admits(elements, e, memory, self.budget)
