@@ -174,24 +174,21 @@ Corollary no_longest_below I bound strict nodes names hash hashes deadlines pric
 Proof. intros C bs v H. apply (certified_longest _ _ _ _ _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
 
 (* By states alone. *)
-Require Import Closed.
-Definition check I o bound leb hash kept := (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I)
+Require Import Early Closed.
+Definition check I o bound leb hash steer kept := (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I)
   && let km := build hash kept in let target := target_of I o bound 1 in
-     forallb (fun e => kept_ok I o target leb hash km (states e) (mark_of e)) kept && bounded target hash km (origin I o leb) 0.
-Theorem certified I o bound leb hash kept : check I o bound leb hash kept = true ->
+     forallb (fun e => kept_ok I o target leb hash steer km (states e) (mark_of e)) kept && bounded o target hash steer km (origin I o leb) 0.
+Theorem certified I o bound leb hash steer kept : check I o bound leb hash steer kept = true ->
   forall schedule v, valid I schedule (Whole o) v -> bound <= v.
 Proof.
   unfold check. cbv zeta. rewrite !andb_true_iff, Z.leb_le. intros [[Q W] [K B]] bs v (zz & d & R & F & ->).
-  set (target := target_of I o bound 1) in *.
-  assert (forall ss b, pick hash (build hash kept) 0 ss = Some b -> In (Entry 0 ss b) kept) as KI by (intros; eapply pick_in; eauto).
-  assert (Permutation (map (norm (timed o) 0) (initial I)) (origin I o leb)) as OP by (unfold origin; now rewrite sort_perm).
-  pose proof (closed_run I o target leb hash kept (build hash kept) ltac:(lia) KI K 0 (initial I) bs zz d R (Z.le_refl 0) F (start_good I W) 0
-    (bounded_cases I o target leb hash kept (build hash kept) KI K 0 (initial I) _ 0 OP B)) as Y.
-  pose proof (value_meter _ o _ _ _ R F) as V. cbn [result]. unfold target, target_of in Y. lia.
+  pose proof (bounded_run I o _ leb hash steer kept _ (fun ss b => pick_in hash kept 0 ss b) K _ 0 _ bs zz d 0
+    (kept_run I o _ leb hash steer kept _ ltac:(lia) (fun ss b => pick_in hash kept 0 ss b) K (length bs)) eq_refl R F (start_good I W) B) as Y.
+  pose proof (value_meter _ o _ _ _ R F) as V. cbn [result]. unfold target_of in Y. lia.
 Qed.
-Corollary no_schedule_below I o bound leb hash kept : check I o bound leb hash kept = true ->
+Corollary no_schedule_below I o bound leb hash steer kept : check I o bound leb hash steer kept = true ->
   forall schedule v, referee I schedule (Whole o) = Some v -> bound <= v.
-Proof. intros C bs v H. apply (certified _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
+Proof. intros C bs v H. apply (certified _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
 Print Assumptions no_schedule_below.
 Print Assumptions no_schedule_below_slots.
 Print Assumptions no_longest_below.
