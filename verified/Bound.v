@@ -174,24 +174,48 @@ Corollary no_longest_below I bound strict nodes names hash hashes deadlines pric
 Proof. intros C bs v H. apply (certified_longest _ _ _ _ _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
 
 (* By states alone. *)
-Require Import Closed.
-Definition check I o bound leb hash kept := (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I)
+Require Import Early Closed.
+Definition check I o bound leb hash steer kept := (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I)
   && let km := build hash kept in let target := target_of I o bound 1 in
-     forallb (fun e => kept_ok I o target leb hash km (states e) (mark_of e)) kept && bounded target hash km (origin I o leb) 0.
-Theorem certified I o bound leb hash kept : check I o bound leb hash kept = true ->
+     forallb (fun e => kept_ok I o target leb hash steer km (states e) (mark_of e)) kept && bounded o target hash steer km (origin I o leb) 0.
+Theorem certified I o bound leb hash steer kept : check I o bound leb hash steer kept = true ->
   forall schedule v, valid I schedule (Whole o) v -> bound <= v.
 Proof.
   unfold check. cbv zeta. rewrite !andb_true_iff, Z.leb_le. intros [[Q W] [K B]] bs v (zz & d & R & F & ->).
-  set (target := target_of I o bound 1) in *.
-  assert (forall ss b, pick hash (build hash kept) 0 ss = Some b -> In (Entry 0 ss b) kept) as KI by (intros; eapply pick_in; eauto).
-  assert (Permutation (map (norm (timed o) 0) (initial I)) (origin I o leb)) as OP by (unfold origin; now rewrite sort_perm).
-  pose proof (closed_run I o target leb hash kept (build hash kept) ltac:(lia) KI K 0 (initial I) bs zz d R (Z.le_refl 0) F (start_good I W) 0
-    (bounded_cases I o target leb hash kept (build hash kept) KI K 0 (initial I) _ 0 OP B)) as Y.
-  pose proof (value_meter _ o _ _ _ R F) as V. cbn [result]. unfold target, target_of in Y. lia.
+  pose proof (bounded_run I o _ leb hash steer kept _ (fun ss b => pick_in hash kept 0 ss b) K _ 0 _ bs zz d 0
+    (kept_run I o _ leb hash steer kept _ ltac:(lia) (fun ss b => pick_in hash kept 0 ss b) K (length bs)) eq_refl R F (start_good I W) B) as Y.
+  pose proof (value_meter _ o _ _ _ R F) as V. cbn [result]. unfold target_of in Y. lia.
 Qed.
-Corollary no_schedule_below I o bound leb hash kept : check I o bound leb hash kept = true ->
+Corollary no_schedule_below I o bound leb hash steer kept : check I o bound leb hash steer kept = true ->
   forall schedule v, referee I schedule (Whole o) = Some v -> bound <= v.
-Proof. intros C bs v H. apply (certified _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
+Proof. intros C bs v H. apply (certified _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
+(* No objective but late requests loses if batches start when something happens. *)
+Lemma place_le x y xs ys : x <= y -> Forall2 Z.le xs ys -> Forall2 Z.le (place x xs) (place y ys).
+Proof. intros H F. revert x y H. induction F as [|a b xs ys A _ IH]; intros x y H; cbn [place]; constructor; [exact H|constructor|lia|apply IH; lia]. Qed.
+Theorem early I g bs v : match g with Late _ => False | _ => True end -> forallb (fun r => 0 <=? weight r) (requests I) = true ->
+  valid I bs g v -> exists bs' v', valid I bs' g v' /\ v' <= v /\ prompt_starts I 0 (initial I) bs'.
+Proof.
+  intros NL W (zz & d & R & F & ->). pose proof (start_good I W) as G.
+  assert (Forall2 (as_early true 0 0) (initial I) (initial I)) as AE.
+  { clear. induction (initial I) as [|s ss IH]; constructor; [|exact IH]. destruct s. unfold as_early, no_later. cbn. repeat split; try lia; destruct first, over; cbn; lia. }
+  destruct (early_run I Flow true _ _ _ _ _ R G 0 0 _ (Z.le_refl 0) AE) as (bs' & zz' & R' & PS & _ & (z & E) & _).
+  assert (good zz) as GZ by (clear - R G; induction R; [exact G|]; now apply IHR, good_next). clear AE G W R.
+  exists bs', (result g zz' d). split; [exists zz', d; split; [exact R'|split; [|reflexivity]]|split; [|exact PS]]; clear R' PS.
+  - clear - E F. induction E as [|p s pp ss (_ & _ & _ & (O & _) & _) _ IH]; inversion F; subst; constructor; [|now apply IH]. unfold R11 in *. destruct (over p), (over s); easy.
+  - assert (Forall2 (fun p s => at_ (first p) <= at_ (first s) /\ at_ (over p) <= at_ (over s) /\ arrived p = arrived s /\ wt p = wt s /\ 0 <= wt s) zz' zz) as X.
+    { clear - E GZ. induction E as [|p s pp ss (<- & _ & (_ & A) & (_ & B) & C) _ IH]; inversion GZ as [|x y [D _] K]; subst; constructor; [|now apply IH].
+      specialize (A eq_refl). specialize (B eq_refl). specialize (C eq_refl). cbn [first over arrived wt] in *.
+      assert (forall b, if0 b 0 = 0) as Q by now intros []. rewrite Q in A, B. repeat split; try lia; assumption. }
+    clear - X NL. destruct g as [[]|f n|]; try easy; cbn [result value].
+    + induction X as [|p s pp ss H _ IH]; cbn [fold_right]; lia.
+    + induction X as [|p s pp ss H _ IH]; unfold sum in *; cbn [fold_right]; lia.
+    + induction X as [|p s pp ss H _ IH]; unfold sum in *; cbn [fold_right]; nia.
+    + induction X as [|p s pp ss H _ IH]; unfold sum in *; cbn [fold_right]; lia.
+    + assert (forall xs ys, Forall2 Z.le xs ys -> nth n xs 0 <= nth n ys 0) as N.
+      { clear. intros xs ys Q. revert n. induction Q; intros [|n]; cbn [nth]; try lia. apply IHQ. }
+      apply N. induction X as [|p s pp ss H _ IH]; cbn [map fold_right]; [constructor|]. apply place_le; [destruct f; lia|exact IH].
+Qed.
 Print Assumptions no_schedule_below.
 Print Assumptions no_schedule_below_slots.
 Print Assumptions no_longest_below.
+Print Assumptions early.

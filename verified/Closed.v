@@ -1,6 +1,7 @@
-(* Closed sets of states: each with its cost so far; whatever may happen next leads to another one at no higher cost, or
-   reaches the target. Then no run from the first state costs less than the target. *)
-Require Import ZArith List Bool Lia Permutation FMapPositive Spec Referee Model Check Prices Slots.
+(* Closed sets of states: each with its cost so far; each batch that starts now, or when a request that takes part becomes
+   ready, reaches the target or leads to another one at no higher cost. If that one has requests that are ready later, by so
+   many ticks, it waits as long. Then no run from the first state costs less than the target. *)
+Require Import ZArith List Bool Lia Permutation FMapPositive Spec Referee Model Check Prices Slots Early.
 Import ListNotations.
 Open Scope Z_scope.
 
@@ -27,15 +28,21 @@ Section Closed.
   Variable target : Z.
   Variable leb : state -> state -> bool.  (* any functions: they steer what is found, not what is proved *)
   Variable hash : Z -> list state -> positive.
+  Variable steer : list state -> Z -> list state.
   Variable kept : list entry.
   Variable km : PositiveMap.t (list entry).
   Let M := mach I.
-  Definition bounded ss b := match pick hash km 0 ss with Some b' => b' <=? b | None => false end || (target <=? b).
-  Definition batch_ok ss b l aa := negb (jointb M l) || let D := lasts (cost I) l in
-    bounded (sort leb (map (norm (timed o) D) (nexts M D ss (rev aa)))) (b + fee o ss D).
-  Definition kept_ok ss b := (negb (forallb (fun s => some (over s)) ss) || (target <=? b))
-    && (negb (timed o) || bounded (sort leb (map (norm true 1) ss)) (b + rate o ss))
-    && every M (batch_ok ss b) (map (opts M) ss) none [].
+  Definition waits ss := nodup Z.eq_dec (filter (fun w => 0 <? w) (map ready ss)).
+  Definition lag kk ss := fold_right (fun x => Z.max (ready (fst x) - ready (snd x))) 0 (combine kk ss).
+  Definition alike p s := state_eqb p (State (known s) (device s) (host s) (todo s) (rest s) (ready p) (window s) (due s) (going s)
+    (first s) (over s) (arrived s) (wt s)).
+  Definition bounded ss b := (target <=? b) || let kk := steer ss b in match pick hash km 0 kk with
+    | Some b' => list_eqb alike kk ss && (b' + rate o kk * lag kk ss <=? b) | None => false end.
+  Definition batch_ok w ss b l aa := negb (jointb M l) || let aa := rev aa in let D := lasts (cost I) l in
+    negb ((w =? 0) || existsb (fun x => active (snd x) && (ready (fst x) =? w)) (combine ss aa))
+    || let ss := map (norm (timed o) w) ss in bounded (sort leb (map (norm (timed o) D) (nexts M D ss aa))) (b + fee o ss D).
+  Definition kept_ok ss b := (target <=? b) || negb (forallb (fun s => some (over s)) ss) && forallb (fun w => let b := b + rate o ss * w in
+    (target <=? b) || every M (batch_ok w ss b) (map (opts M) (map (norm (timed o) w) ss)) none []) (0 :: waits ss).
   Definition origin := sort leb (map (norm (timed o) 0) (initial I)).
 
   Hypothesis block_ok : 0 < block M.
@@ -48,13 +55,12 @@ Section Closed.
     induction H; cbn; [reflexivity|now rewrite IHPermutation| |congruence].
       now rewrite !orb_assoc, (orb_comm (negb (some (over y)))).
   Qed.
-  Lemma batch_perm ss kk : Permutation ss kk -> forall aa, Forall2 (local M 0) ss aa
-    -> exists bb, Forall2 (local M 0) kk bb /\
-    total M kk bb = total M ss aa /\ forall E, Permutation (nexts M E ss aa) (nexts M E kk bb).
+  Lemma batch_perm ss kk : Permutation ss kk -> forall t aa, Forall2 (local M t) ss aa
+    -> exists bb, Forall2 (local M t) kk bb /\ total M kk bb = total M ss aa /\ forall E, Permutation (nexts M E ss aa) (nexts M E kk bb).
   Proof.
-    induction 1 as [|s ss kk H IH|x y ss|ss kk qq H1 IH1 H2 IH2]; intros aa L.
+    induction 1 as [|s ss kk H IH|x y ss|ss kk qq H1 IH1 H2 IH2]; intros t aa L.
     - inversion L. exists []. split; [constructor|split; [reflexivity|intros; constructor]].
-    - inversion L as [|x a y cc L1 L2]. subst. destruct (IH _ L2) as (bb & A & B & C). exists (a :: bb).
+    - inversion L as [|x a y cc L1 L2]. subst. destruct (IH _ _ L2) as (bb & A & B & C). exists (a :: bb).
       split; [now constructor|split; [cbn [total]; now rewrite B|]]. intros E. cbn [nexts]. now constructor.
     - inversion L as [|x1 a y1 cc L1 L2]. subst. inversion L2 as [|x2 b y2 dd L3 L4]. subst. exists (b :: a :: dd).
       split; [constructor; [exact L3|constructor; [exact L1|exact L4]]|split].
@@ -63,63 +69,82 @@ Section Closed.
         generalize (load_of M x b) (load_of M y a) (total M ss dd). intros x3 x4 x5.
         rewrite <- (plus_assoc x3 x4 x5), (plus_comm x3 x4). apply plus_assoc.
       + intros E. cbn [nexts]. constructor.
-    - destruct (IH1 _ L) as (bb & A & B & C). destruct (IH2 _ A) as (dd & A2 & B2 & C2). exists dd.
+    - destruct (IH1 _ _ L) as (bb & A & B & C). destruct (IH2 _ _ A) as (dd & A2 & B2 & C2). exists dd.
       split; [exact A2|split; [now rewrite B2|]].
       intros E. etransitivity; [apply C|apply C2].
   Qed.
-  Definition Bounded now ss b := exists kk, Permutation (map (norm (timed o) now) ss) kk /\ exists b', b' <= b /\ kept_ok kk b' = true.
-  Lemma bounded_cases now ss kk b : Permutation (map (norm (timed o) now) ss) kk -> bounded kk b = true ->
-    Bounded now ss b \/ target <= b.
+  Lemma run_perm now ss bs zz d : run I now ss bs zz d -> forall kk, Permutation ss kk -> exists bs' zz',
+    run I now kk bs' zz' d /\ Permutation zz zz' /\ length bs' = length bs /\ meter I o now kk bs' = meter I o now ss bs.
   Proof.
-    intros H. unfold bounded. rewrite orb_true_iff, Z.leb_le. intros [B|B]; [left|now right].
-    destruct (pick hash km 0 kk) as [b'|] eqn:E; [|discriminate]. exists kk. split; [exact H|]. exists b'.
-    split; [now apply Z.leb_le|]. apply kept_in in E. rewrite forallb_forall in kept_all. exact (kept_all _ E).
+    induction 1 as [now ss|now ss t aa bs zz d T L J D R IH]; intros kk P.
+    - exists [], kk. repeat split; [constructor|exact P].
+    - destruct (batch_perm _ _ P _ _ L) as (bb & A & B & C). unfold M in *. destruct (IH _ (C (t + D))) as (bs' & zz' & R' & PZ & LN & ME).
+      exists (Batch t bb :: bs'), zz'. cbn [meter length]. rewrite B. fold D. split; [|split; [exact PZ|split; [congruence|]]].
+      + unfold D in *. rewrite <- B in *. now apply go.
+      + rewrite ME. unfold fee. now rewrite (rate_perm _ _ P).
   Qed.
-  Lemma start_batch t ss aa kk b D : kept_ok kk b = true -> Permutation (map (norm (timed o) t) ss) kk ->
-    Forall2 (local M t) ss aa -> joint M (total M ss aa) -> D = lasts (cost I) (total M ss aa) ->
-    let b := b + fee o ss D in Bounded (t + D) (nexts M (t + D) ss aa) b \/ target <= b.
+  Lemma run_earlier now ss bs zz d : run I now ss bs zz d -> good ss -> 0 <= now ->
+    run I 0 ss bs zz d /\ meter I o 0 ss bs <= rate o ss * now + meter I o now ss bs.
   Proof.
-    intros K H L J ->. unfold kept_ok in K. rewrite !andb_true_iff in K. destruct K as [_ K]. set (D := lasts (cost I) (total M ss aa)) in *.
-    assert (1 <= D) as D1 by apply lasts_1.
-    destruct (batch_perm _ _ H _ (locals_norm (timed o) _ _ _ _ L)) as (bb & A & B & C). rewrite total_norm in B.
-    assert (fee o ss D = fee o kk D) as FE by (unfold fee; rewrite <- (rate_perm _ _ H), rate_norm; reflexivity).
-    pose proof (every_sound M _ _ _ block_ok A none [] (most_refl none) K) as X. rewrite plus_none, B, app_nil_r in X.
-    specialize (X (joint_fits I _ J)). unfold batch_ok in X. apply joint_iff in J. rewrite J in X.
-    cbn [negb orb] in X. cbv zeta in X. rewrite rev_involutive in X. fold D in X. rewrite <- FE in X.
-    refine (bounded_cases _ _ _ _ _ X). rewrite nexts_norm by lia. rewrite sort_perm. apply Permutation_map. apply C.
+    intros R G N. pose proof (rate_nonneg o ss G). destruct R as [now ss|now ss t aa bs zz d T L J D R]; cbn [meter].
+    - split; [constructor|nia].
+    - unfold R1 in T. split; [apply go; try assumption; unfold R1; lia|nia].
   Qed.
-  Lemma closed_run now ss bs zz d : run I now ss bs zz d -> 0 <= now -> Forall R11 zz -> good ss ->
-    forall b, Bounded now ss b \/ target <= b -> target <= b + meter I o now ss bs.
+  Lemma done_early c z pp ss : Forall2 (as_early false c z) pp ss -> (Forall R11 ss -> Forall R11 pp) /\ (good ss -> good pp).
   Proof.
-    intros R N F G b [B|B]; [|pose proof (meter_nonneg I o _ _ _ _ _ R G); lia].
-    revert N F G b B. induction R as [now ss|now ss t aa bs zz d T L J D R IH]; intros N F G b (kk & H & b' & LE & K).
-    - unfold kept_ok in K. rewrite !andb_true_iff, orb_true_iff in K. destruct K as [[[K|K] _] _].
-      + exfalso. apply negb_true_iff in K. rewrite <- not_true_iff_false in K. apply K. apply forallb_forall.
-        intros x X. apply (Permutation_in _ (Permutation_sym H)) in X. apply in_map_iff in X.
-        destruct X as (s & <- & X). rewrite Forall_forall in F. cbn. rewrite mark_some. apply some_iff. now apply F.
-      + apply Z.leb_le in K. cbn [meter]. lia.
-    - assert (BD : Bounded now ss b) by (exists kk; split; [exact H|exists b'; now split]). clear b' LE K kk H.
-      unfold R1 in T. pose proof (lasts_1 (cost I) (total (mach I) ss aa)) as D1. fold D in D1.
-      pose proof (good_next I ss aa (t + D) G) as G'. pose proof (meter_nonneg I o _ _ _ _ _ R G') as N2.
-      assert (forall n now b, Z.of_nat n = t - now -> timed o = true \/ n = 0%nat -> 0 <= now ->
-        Bounded now ss b -> target <= b + meter I o now ss (Batch t aa :: bs)) as Main.
-      { clear b BD now N T. induction n as [|n IHn]; intros now b E TM N (kk & H & b' & LE & K).
-        - assert (now = t) as -> by lia. pose proof (start_batch _ _ _ _ _ D K H L J eq_refl) as X. cbv zeta in X.
-          cbn [meter]. fold D. rewrite Z.sub_diag, Z.mul_0_r. destruct X as [X|X]; [|unfold M in *; lia].
-          specialize (IH ltac:(lia) F G' _ X). unfold M in *. lia.
-        - destruct TM as [TM|TM]; [|discriminate]. unfold kept_ok in K.
-          rewrite !andb_true_iff in K. destruct K as [[_ K] _]. rewrite TM in K. cbn [negb orb] in K.
-          assert (Permutation (map (norm (timed o) (now + 1)) ss) (sort leb (map (norm true 1) kk))) as H2.
-          { rewrite sort_perm. rewrite TM in H |- *. rewrite map_wait. now apply Permutation_map. }
-          assert (rate o kk = rate o ss) as RE by (rewrite <- (rate_perm _ _ H); apply rate_norm). rewrite RE in K.
-          assert (target <= b' + rate o ss + meter I o (now + 1) ss (Batch t aa :: bs)) as X; [|cbn [meter] in *; nia].
-          destruct (bounded_cases _ _ _ _ H2 K) as [X|X]; [exact (IHn (now + 1) _ ltac:(lia) (or_introl TM) ltac:(lia) X)|].
-          assert (RR : run I (now + 1) ss (Batch t aa :: bs) zz (D + d)) by (apply go; [unfold R1; lia|exact L|exact J|exact R]).
-          pose proof (meter_nonneg I o _ _ _ _ _ RR G). lia. }
-      destruct (timed o) eqn:TM.
-      + apply (Main (Z.to_nat (t - now))); [lia|now left|lia|]. exact BD.
-      + assert (BT : Bounded t ss b) by (destruct BD as (kk & H & K); exists kk; rewrite TM in *; exact (conj H K)).
-        pose proof (Main 0%nat t b ltac:(lia) (or_intror eq_refl) ltac:(lia)) as X. cbn [meter] in *.
-        destruct o; try discriminate TM. cbn [rate] in *. rewrite Z.mul_0_l in *. exact (X BT).
+    induction 1 as [|p s pp ss (<- & _ & (B & _) & (C & _) & _) _ [IH1 IH2]]; [now split|]. cbn [first over] in *. split; intros H; inversion H as [|x y X Y]; subst; constructor; auto.
+    - unfold R11 in *. cbn [over] in *. destruct (over p), (over s); easy.
+    - destruct X as [X1 X2]. unfold fine, inv in *. cbn [wt over first] in *. split; [exact X1|]. intros Q. destruct (over p), (over s), (first p), (first s); try easy. apply X2. easy.
+    - now apply IH2.
+  Qed.
+  Lemma alike_early T kk ss : list_eqb alike kk (map (norm (timed o) T) ss) = true ->
+    forall k, lag kk (map (norm (timed o) T) ss) <= k -> Forall2 (as_early false (T - k) k) kk ss.
+  Proof.
+    revert kk. induction ss as [|s ss IH]; intros [|p kk] E k H; cbn [map list_eqb] in E; try discriminate; constructor; apply andb_true_iff in E;
+      destruct E as [E1 E2]; cbn [lag map combine fold_right fst snd] in H; unfold lag in *; [|apply IH; [exact E2|lia]].
+    apply state_eqb_eq in E1. assert (ready p <= Z.max (ready s - (T - k)) k) as RD by (cbn [norm ready] in H; destruct (timed o); lia).
+    clear - E1 RD. revert E1 RD. generalize (ready p). intros r -> RD. unfold as_early, no_later. cbn. rewrite !mark_some.
+    split; [now destruct s|]. split; [exact RD|]. repeat split; discriminate.
+  Qed.
+  Definition runs_from n := forall kk b bs zz d, length bs = n -> run I 0 kk bs zz d -> Forall R11 zz -> good kk -> kept_ok kk b = true ->
+    target <= b + meter I o 0 kk bs.
+  Lemma bounded_run n T ss bs zz d b : runs_from n -> length bs = n -> run I T ss bs zz d -> Forall R11 zz -> good ss ->
+    bounded (sort leb (map (norm (timed o) T) ss)) b = true -> target <= b + meter I o T ss bs.
+  Proof.
+    intros RF N R F G B. unfold bounded in B. apply orb_true_iff in B. destruct B as [B|B].
+    { apply Z.leb_le in B. pose proof (meter_nonneg I o _ _ _ _ _ R G). lia. }
+    cbv zeta in B. set (kk := steer _ _) in *. destruct (pick hash km 0 kk) as [b'|] eqn:E; [|discriminate]. apply andb_true_iff in B. destruct B as [A B].
+    destruct (Permutation_map_inv _ _ (sort_perm leb (map (norm (timed o) T) ss))) as (s3 & E3 & P3). rewrite E3 in A, B.
+    set (k := lag kk _) in *. assert (0 <= k) as K0. { unfold k, lag. clear. induction (combine kk _); cbn [fold_right]; lia. }
+    destruct (run_perm _ _ _ _ _ R _ P3) as (bs3 & zz3 & R3 & PZ & LN & ME). pose proof (alike_early T kk s3 A k (Z.le_refl _)) as AE.
+    pose proof (Permutation_Forall P3 G) as G3. destruct (early_run I o false _ _ _ _ _ R3 G3 (T - k) k kk ltac:(lia) AE) as (bs4 & zz4 & R4 & _ & LN4 & (z' & FZ) & ME4).
+    pose proof (proj2 (done_early _ _ _ _ AE) G3) as G4. destruct (run_earlier _ _ _ _ _ R4 G4 K0) as [R5 ME5].
+    apply kept_in in E. rewrite forallb_forall in kept_all. specialize (kept_all _ E).
+    pose proof (RF _ _ bs4 _ _ ltac:(rewrite LN4, LN; exact N) R5 (proj1 (done_early _ _ _ _ FZ) (Permutation_Forall PZ F)) G4 kept_all) as X.
+    replace (T - (T - k) - k) with 0 in ME4 by lia. rewrite Z.mul_0_r in ME4. apply Z.leb_le in B. cbn [mark_of] in X. lia.
+  Qed.
+  Lemma kept_run n : runs_from n.
+  Proof.
+    induction n as [n IHn] using lt_wf_ind. intros kk b bs zz d N R F G K. unfold kept_ok in K. apply orb_true_iff in K. destruct K as [K|K].
+    { apply Z.leb_le in K. pose proof (meter_nonneg I o _ _ _ _ _ R G). lia. }
+    assert (Forall2 (as_early false 0 0) kk kk) as AE.
+    { clear. induction kk as [|s kk IH]; constructor; [|exact IH]. destruct s. unfold as_early. cbn. repeat split; try discriminate. lia. }
+    destruct (early_run I o false _ _ _ _ _ R G 0 0 kk ltac:(lia) AE) as (bs' & zz' & R' & PS & LN & (z' & FZ) & ME). apply done_early in FZ. destruct FZ as [FZ _].
+    specialize (FZ F). replace (rate o kk * (0 - 0 - 0)) with 0 in ME by lia. assert (target <= b + meter I o 0 kk bs'); [|lia].
+    clear ME R F AE. apply andb_true_iff in K. destruct K as [K0 K]. rewrite forallb_forall in K. inversion R' as [|? ? t aa bs2 ? d2 T L J D R2]; subst.
+    - exfalso. apply negb_true_iff in K0. rewrite <- not_true_iff_false in K0. apply K0. apply forallb_forall. intros s S. rewrite Forall_forall in FZ. apply some_iff. now apply FZ.
+    - clear R'. cbn [prompt_starts] in PS. destruct PS as [PS _]. unfold R1 in T. assert (1 <= D) as D1 by apply lasts_1.
+      pose proof (good_next I kk aa (t + D) G) as G2. pose proof (meter_nonneg I o _ _ _ _ _ R2 G2) as N2. pose proof (rate_nonneg o kk G) as RN.
+      assert (0 <= fee o kk D) as FN by (unfold fee; destruct o; nia). cbn [meter]. fold D. unfold M in *.
+      assert (In t (0 :: waits kk) /\ ((t =? 0) || existsb (fun x => active (snd x) && (ready (fst x) =? t)) (combine kk aa)) = true) as [W S].
+      { destruct PS as [->|[P (s & a & X & Y & Z)]]; [split; [now left|reflexivity]|]. split.
+        - right. apply nodup_In, filter_In. split; [|now apply Z.ltb_lt]. apply in_map_iff. exists s. split; [exact Z|]. now apply in_combine_l in X.
+        - apply orb_true_iff. right. apply existsb_exists. exists (s, a). split; [exact X|]. cbn [fst snd]. now rewrite Y, Z, Z.eqb_refl. }
+      specialize (K t W). cbv zeta in K. apply orb_true_iff in K. destruct K as [K|K]; [apply Z.leb_le in K; lia|].
+      pose proof (every_sound M _ _ _ block_ok (locals_norm (timed o) _ _ _ _ L) none [] (most_refl none) K) as X. unfold M in *.
+      rewrite plus_none, total_norm, app_nil_r in X. specialize (X (joint_fits I _ J)). unfold batch_ok in X. apply joint_iff in J. unfold M in *. rewrite J in X.
+      cbv zeta in X. rewrite rev_involutive, S in X. cbn [negb orb] in X. fold D in X. rewrite <- nexts_norm in X by lia.
+      pose proof (bounded_run (length bs2) _ _ _ _ _ _ (IHn (length bs2) ltac:(cbn [length] in LN; lia)) eq_refl R2 FZ G2 X) as Y.
+      assert (fee o (map (norm (timed o) t) kk) D = fee o kk D) as FE by (unfold fee; now rewrite rate_norm). rewrite FE in Y. lia.
   Qed.
 End Closed.

@@ -1,5 +1,5 @@
 (* The program: kvproof.ml and kvproof.mli, in which numbers are zarith's and lists are counted by OCaml's integers. *)
-Require Import Spec Referee Model Check Prices Slots Closed Bound Alone Worth OneMachine Divide Tokens Levels Shares.
+Require Import Spec Referee Model Check Prices Slots Early Closed Bound Alone Worth OneMachine Divide Tokens Levels Shares.
 Require Extraction ExtrOcamlBasic ExtrOcamlZBigInt ExtrOcamlNatInt.
 Require Import ZArith.
 Extract Constant Z.to_nat =>
@@ -10,6 +10,6 @@ Extract Constant Z.ltb => "Big_int_Z.lt_big_int".
 Extract Inlined Constant Nat.leb => "((<=) : int -> int -> bool)".
 Extraction "kvproof.ml"
   referee check check_slots check_longest simple alone shares_ok  (* what is proved *)
-  sort norm initial rate fee lasts jointb nexts opts origin held urate none target_of offset every steady
+  sort norm initial rate fee lasts jointb nexts opts origin held urate none target_of offset every steady waits active
   next answers usable settled rate_of each options slack_of now_of later layers_of all_late arrange blank
   pieces once unit_of supply_of rated_of.

@@ -223,6 +223,42 @@ module Pos =
       (fun _ -> Big_int_Z.unit_big_int)
       (fun x -> succ (of_succ_nat x))
       n
+
+  (** val eq_dec : Big_int_Z.big_int -> Big_int_Z.big_int -> bool **)
+
+  let rec eq_dec p x0 =
+    (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+      (fun p0 ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun p1 -> eq_dec p0 p1)
+        (fun _ -> false)
+        (fun _ -> false)
+        x0)
+      (fun p0 ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun _ -> false)
+        (fun p1 -> eq_dec p0 p1)
+        (fun _ -> false)
+        x0)
+      (fun _ ->
+      (fun f2p1 f2p f1 p ->
+  if Big_int_Z.le_big_int p Big_int_Z.unit_big_int then f1 () else
+  let (q,r) = Big_int_Z.quomod_big_int p (Big_int_Z.big_int_of_int 2) in
+  if Big_int_Z.eq_big_int r Big_int_Z.zero_big_int then f2p q else f2p1 q)
+        (fun _ -> false)
+        (fun _ -> false)
+        (fun _ -> true)
+        x0)
+      p
  end
 
 module Z =
@@ -435,6 +471,10 @@ module Z =
   | 0 -> x
   | 1 -> mod_big_int x y
   | _ -> add_big_int y (add_int_big_int 1 (mod_big_int (add_int_big_int (-1) x) y)))
+
+  (** val eq_dec : Big_int_Z.big_int -> Big_int_Z.big_int -> bool **)
+
+  let eq_dec = Big_int_Z.eq_big_int
  end
 
 (** val hd : 'a1 -> 'a1 list -> 'a1 **)
@@ -448,6 +488,12 @@ let hd default = function
 let tl = function
 | [] -> []
 | _ :: m -> m
+
+(** val in_dec : ('a1 -> 'a1 -> bool) -> 'a1 -> 'a1 list -> bool **)
+
+let rec in_dec h a = function
+| [] -> false
+| y :: l0 -> let s = h y a in if s then true else in_dec h a l0
 
 (** val nth : int -> 'a1 list -> 'a1 -> 'a1 **)
 
@@ -537,6 +583,12 @@ let rec combine l l' =
     (match l' with
      | [] -> []
      | y :: tl' -> (x, y) :: (combine tl0 tl'))
+
+(** val nodup : ('a1 -> 'a1 -> bool) -> 'a1 list -> 'a1 list **)
+
+let rec nodup decA = function
+| [] -> []
+| x :: xs -> if in_dec decA x xs then nodup decA xs else x :: (nodup decA xs)
 
 (** val seq : int -> int -> int list **)
 
@@ -1958,6 +2010,11 @@ let rec closed i o scale target strict nodes hashes vs = function
           l.guide (hd blank lL0))) (items l.entries []))
     (closed i o scale target strict nodes hashes vs0 lL0)
 
+(** val active : act -> bool **)
+
+let active a =
+  (||) ((||) ((||) (nz a.work) (nz a.drop)) (nz a.out)) (nz a.back)
+
 (** val every :
     machine -> (load -> act list -> bool) -> (act * load) list list -> load
     -> act list -> bool **)
@@ -1970,48 +2027,81 @@ let rec every m f os l aa =
       let l0 = plus l (snd x) in
       if fitsb m l0 then every m f os0 l0 ((fst x) :: aa) else true) o
 
-(** val bounded :
-    Big_int_Z.big_int -> (Big_int_Z.big_int -> state list ->
-    Big_int_Z.big_int) -> entry list PositiveMap.t -> state list ->
-    Big_int_Z.big_int -> bool **)
+(** val waits : state list -> Big_int_Z.big_int list **)
 
-let bounded target hash km ss b =
-  (||)
-    (match pick hash km Big_int_Z.zero_big_int ss with
-     | Some b' -> Z.leb b' b
-     | None -> false) (Z.leb target b)
+let waits ss =
+  nodup Z.eq_dec
+    (filter (fun w -> Z.ltb Big_int_Z.zero_big_int w)
+      (map (fun s -> s.ready) ss))
+
+(** val lag : state list -> state list -> Big_int_Z.big_int **)
+
+let lag kk ss =
+  fold_right (fun x -> Z.max (Z.sub (fst x).ready (snd x).ready))
+    Big_int_Z.zero_big_int (combine kk ss)
+
+(** val alike : state -> state -> bool **)
+
+let alike p s =
+  state_eqb p { known = s.known; device = s.device; host = s.host; todo =
+    s.todo; rest = s.rest; ready = p.ready; window = s.window; due = s.due;
+    going = s.going; first = s.first; over = s.over; arrived = s.arrived;
+    wt = s.wt }
+
+(** val bounded :
+    objective -> Big_int_Z.big_int -> (Big_int_Z.big_int -> state list ->
+    Big_int_Z.big_int) -> (state list -> Big_int_Z.big_int -> state list) ->
+    entry list PositiveMap.t -> state list -> Big_int_Z.big_int -> bool **)
+
+let bounded o target hash steer0 km ss b =
+  (||) (Z.leb target b)
+    (let kk = steer0 ss b in
+     match pick hash km Big_int_Z.zero_big_int kk with
+     | Some b' ->
+       (&&) (list_eqb alike kk ss)
+         (Z.leb (Z.add b' (Z.mul (rate o kk) (lag kk ss))) b)
+     | None -> false)
 
 (** val batch_ok :
     instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
-    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
-    PositiveMap.t -> state list -> Big_int_Z.big_int -> load -> act list ->
-    bool **)
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state list ->
+    Big_int_Z.big_int -> state list) -> entry list PositiveMap.t ->
+    Big_int_Z.big_int -> state list -> Big_int_Z.big_int -> load -> act list
+    -> bool **)
 
-let batch_ok i o target leb0 hash km =
+let batch_ok i o target leb0 hash steer0 km =
   let m = i.mach in
-  (fun ss b l aa ->
+  (fun w ss b l aa ->
   (||) (negb (jointb m l))
-    (let d = lasts i.cost l in
-     bounded target hash km
-       (sort leb0 (map (norm (timed o) d) (nexts m d ss (rev aa))))
-       (Z.add b (fee o ss d))))
+    (let aa0 = rev aa in
+     let d = lasts i.cost l in
+     (||)
+       (negb
+         ((||) (Z.eqb w Big_int_Z.zero_big_int)
+           (existsb (fun x -> (&&) (active (snd x)) (Z.eqb (fst x).ready w))
+             (combine ss aa0))))
+       (let ss0 = map (norm (timed o) w) ss in
+        bounded o target hash steer0 km
+          (sort leb0 (map (norm (timed o) d) (nexts m d ss0 aa0)))
+          (Z.add b (fee o ss0 d)))))
 
 (** val kept_ok :
     instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
-    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
-    PositiveMap.t -> state list -> Big_int_Z.big_int -> bool **)
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state list ->
+    Big_int_Z.big_int -> state list) -> entry list PositiveMap.t -> state
+    list -> Big_int_Z.big_int -> bool **)
 
-let kept_ok i o target leb0 hash km =
+let kept_ok i o target leb0 hash steer0 km =
   let m = i.mach in
   (fun ss b ->
-  (&&)
-    ((&&) ((||) (negb (forallb (fun s -> some s.over) ss)) (Z.leb target b))
-      ((||) (negb (timed o))
-        (bounded target hash km
-          (sort leb0 (map (norm true Big_int_Z.unit_big_int) ss))
-          (Z.add b (rate o ss)))))
-    (every m (batch_ok i o target leb0 hash km ss b) (map (opts m) ss) none
-      []))
+  (||) (Z.leb target b)
+    ((&&) (negb (forallb (fun s -> some s.over) ss))
+      (forallb (fun w ->
+        let b0 = Z.add b (Z.mul (rate o ss) w) in
+        (||) (Z.leb target b0)
+          (every m (batch_ok i o target leb0 hash steer0 km w ss b0)
+            (map (opts m) (map (norm (timed o) w) ss)) none []))
+        (Big_int_Z.zero_big_int :: (waits ss)))))
 
 (** val origin :
     instance -> objective -> (state -> state -> bool) -> state list **)
@@ -2155,19 +2245,20 @@ let check_longest i bound strict nodes names hash hashes deadlines prices0 dd lL
 
 (** val check :
     instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
-    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list ->
-    bool **)
+    (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state list ->
+    Big_int_Z.big_int -> state list) -> entry list -> bool **)
 
-let check i o bound leb0 hash kept =
+let check i o bound leb0 hash steer0 kept =
   (&&)
     ((&&) (Z.leb Big_int_Z.unit_big_int i.mach.block)
       (forallb (fun r -> Z.leb Big_int_Z.zero_big_int r.weight) i.requests))
     (let km = build hash kept in
      let target = target_of i o bound Big_int_Z.unit_big_int in
      (&&)
-       (forallb (fun e -> kept_ok i o target leb0 hash km e.states e.mark_of)
-         kept)
-       (bounded target hash km (origin i o leb0) Big_int_Z.zero_big_int))
+       (forallb (fun e ->
+         kept_ok i o target leb0 hash steer0 km e.states e.mark_of) kept)
+       (bounded o target hash steer0 km (origin i o leb0)
+         Big_int_Z.zero_big_int))
 
 (** val grows : function0 -> bool **)
 

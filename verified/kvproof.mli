@@ -53,6 +53,8 @@ module Pos :
   val to_nat : Big_int_Z.big_int -> int
 
   val of_succ_nat : int -> Big_int_Z.big_int
+
+  val eq_dec : Big_int_Z.big_int -> Big_int_Z.big_int -> bool
  end
 
 module Z :
@@ -104,11 +106,15 @@ module Z :
   val div : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
 
   val modulo : Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+  val eq_dec : Big_int_Z.big_int -> Big_int_Z.big_int -> bool
  end
 
 val hd : 'a1 -> 'a1 list -> 'a1
 
 val tl : 'a1 list -> 'a1 list
+
+val in_dec : ('a1 -> 'a1 -> bool) -> 'a1 -> 'a1 list -> bool
 
 val nth : int -> 'a1 list -> 'a1 -> 'a1
 
@@ -133,6 +139,8 @@ val filter : ('a1 -> bool) -> 'a1 list -> 'a1 list
 val find : ('a1 -> bool) -> 'a1 list -> 'a1 option
 
 val combine : 'a1 list -> 'a2 list -> ('a1 * 'a2) list
+
+val nodup : ('a1 -> 'a1 -> bool) -> 'a1 list -> 'a1 list
 
 val seq : int -> int -> int list
 
@@ -555,23 +563,35 @@ val closed :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
   node search_tree -> (int list -> int) -> vector list -> layer list -> bool
 
+val active : act -> bool
+
 val every :
   machine -> (load -> act list -> bool) -> (act * load) list list -> load ->
   act list -> bool
 
+val waits : state list -> Big_int_Z.big_int list
+
+val lag : state list -> state list -> Big_int_Z.big_int
+
+val alike : state -> state -> bool
+
 val bounded :
-  Big_int_Z.big_int -> (Big_int_Z.big_int -> state list -> Big_int_Z.big_int)
-  -> entry list PositiveMap.t -> state list -> Big_int_Z.big_int -> bool
+  objective -> Big_int_Z.big_int -> (Big_int_Z.big_int -> state list ->
+  Big_int_Z.big_int) -> (state list -> Big_int_Z.big_int -> state list) ->
+  entry list PositiveMap.t -> state list -> Big_int_Z.big_int -> bool
 
 val batch_ok :
   instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
-  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
-  PositiveMap.t -> state list -> Big_int_Z.big_int -> load -> act list -> bool
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state list ->
+  Big_int_Z.big_int -> state list) -> entry list PositiveMap.t ->
+  Big_int_Z.big_int -> state list -> Big_int_Z.big_int -> load -> act list ->
+  bool
 
 val kept_ok :
   instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
-  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list
-  PositiveMap.t -> state list -> Big_int_Z.big_int -> bool
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state list ->
+  Big_int_Z.big_int -> state list) -> entry list PositiveMap.t -> state list
+  -> Big_int_Z.big_int -> bool
 
 val origin : instance -> objective -> (state -> state -> bool) -> state list
 
@@ -621,7 +641,8 @@ val check_longest :
 
 val check :
   instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
-  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> entry list -> bool
+  (Big_int_Z.big_int -> state list -> Big_int_Z.big_int) -> (state list ->
+  Big_int_Z.big_int -> state list) -> entry list -> bool
 
 val grows : function0 -> bool
 

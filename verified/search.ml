@@ -19,27 +19,39 @@ let kept_in cache f n = match Numbers.find_opt cache n with
   | Some x -> x
   | None -> let x = f n in Numbers.add cache n x; x
 
-(* States with the least cost so far, all from which the bound could still be missed. *)
+(* States with the least cost so far, all from which the bound could still be missed. Of those that differ in waits alone,
+   one that is at no higher cost after idling until all its requests are as near takes the others' place. *)
 let states inst o bound most =
   let m = inst.mach and timed = o <> Busy and target = int (target_of inst o bound (big 1)) in
-  let leb a b = compare a b <= 0 and best = Table.create 100000 and queue = ref Queue.empty and cache = Table.create 1000 in
+  let timeless s = { s with ready = big 0 } in
+  let leb a b = match compare (timeless a) (timeless b) with 0 -> le_big_int a.ready b.ready | c -> c < 0 in
+  let best = Table.create 100000 and queue = ref Queue.empty and cache = Table.create 1000 and count = ref 0 in
   let options s = match Table.find_opt cache [s] with Some x -> x | None -> let x = opts m s in Table.add cache [s] x; x in
-  let sorted n ss = sort leb (List.map (norm timed (big n)) ss) in
-  let add ss b = match Table.find_opt best ss with
-    | Some b' when b' <= b -> ()
-    | _ -> if b < target then begin
-        if Table.length best >= most then raise (Enough most);
-        Table.replace best ss b;
-        queue := Queue.update b (fun l -> Some (ss :: Option.value ~default:[] l)) !queue
-      end in
-  let expand b ss = if Table.find best ss = b then begin
+  let sorted n ss = sort leb (List.map (norm timed n) ss) and near ss = List.map (fun s -> int s.ready) ss in
+  let among ss = Option.value ~default:[] (Table.find_opt best (List.map timeless ss)) in
+  let replaces rate waits b (_, waits', b') =
+    b' <= b && b' + rate * List.fold_left2 (fun n w w' -> max n (w' - w)) 0 waits waits' <= b in
+  let add ss b = if b < target then begin
+    let rate = int (rate o ss) and waits = near ss and peers = among ss in
+    if not (List.exists (replaces rate waits b) peers) then begin
+      let left = List.filter (fun (_, w, b') -> not (replaces rate w b' (ss, waits, b))) peers in
+      count := !count + 1 + List.length left - List.length peers;
+      if !count > most then raise (Enough most);
+      Table.replace best (List.map timeless ss) ((ss, waits, b) :: left);
+      queue := Queue.update b (fun l -> Some (ss :: Option.value ~default:[] l)) !queue
+    end
+  end in
+  let expand b ss = if List.exists (fun (ss', _, _) -> ss' == ss) (among ss) then begin
     if List.for_all (fun s -> s.over <> None) ss then raise (Below b);
-    if timed then add (sorted 1 ss) (b + int (rate o ss));
-    let batch load acts =
-      let d = lasts inst.cost load in
-      if jointb m load then add (sorted (int d) (nexts m d ss (List.rev acts))) (b + int (fee o ss d));
-      true in
-    ignore (every m batch (List.map options ss) none [])
+    let start wait =
+      let b = b + int (rate o ss) * int wait and now = List.map (norm timed wait) ss in
+      let batch load acts =
+        let d = lasts inst.cost load and acts = List.rev acts in
+        let starts = sign_big_int wait = 0 || List.exists2 (fun s a -> active a && eq_big_int s.ready wait) ss acts in
+        if jointb m load && starts then add (sorted d (nexts m d now acts)) (b + int (fee o ss d));
+        true in
+      if b < target then ignore (every m batch (List.map options now) none []) in
+    List.iter start (big 0 :: waits ss)
   end in
   add (origin inst o leb) 0;
   while not (Queue.is_empty !queue) do
@@ -47,8 +59,9 @@ let states inst o bound most =
     queue := Queue.remove b !queue;
     List.iter (expand b) l
   done;
-  let kept = Table.fold (fun states b l -> { clock = big 0; states; mark_of = big b } :: l) best [] in
-  check inst o bound leb of_states kept, List.length kept
+  let kept = Table.fold (fun _ l k -> List.map (fun (states, _, b) -> { clock = big 0; states; mark_of = big b }) l @ k) best [] in
+  let steer ss b = match List.find_opt (replaces (int (rate o ss)) (near ss) (int b)) (among ss) with Some (ss, _, _) -> ss | None -> ss in
+  check inst o bound leb of_states steer kept, List.length kept
 
 (* --- If every batch lasts a tick: the graph of the requests, and joint states tick by tick ----------------------- *)
 let groups l =

@@ -115,6 +115,36 @@ def test_the_optimum_is_proved_and_one_more_is_refused():
     assert sum(met.values()) >= (20 if ALL else 4)
 
 
+def in_nanoseconds(instance, tick=10**6):
+    """The same with a batch, which lasted a tick, of so many; arrivals and calls are as many times later and longer."""
+
+    def longer(segment):
+        call = segment.call and segment.call.replace(duration=segment.call.duration * tick)
+        return segment.replace(call=call)
+
+    requests = tuple(
+        request.replace(arrival=request.arrival * tick, segments=tuple(map(longer, request.segments)))
+        for request in instance.requests
+    )
+    return instance.replace(cost=kv.Cost((kv.CostFunction(busy=tick),)), requests=requests)
+
+
+def test_batches_that_start_when_something_happens_prove_the_optimum_in_nanoseconds():
+    met = Counter()
+    for seed in range(10):
+        instance, objective = tiny_instance(seed, cost="unit", requests=2), SEARCHED[seed % len(SEARCHED)]
+        try:
+            optimum, _ = exhaustive_optimum(instance, objective, max_states=300)
+        except TooManyStates:
+            continue
+        fine, optimum = in_nanoseconds(instance), optimum * 10**6
+        assert kv.verify_certificate(fine, claim(fine, objective, optimum), proved=True) == optimum
+        with pytest.raises(kv.InvalidCertificate, match=f"a schedule ends at {optimum}$"):
+            kv.verify_certificate(fine, claim(fine, objective, optimum + 1), proved=True)
+        met[objective] += 1
+    assert len(met) >= 3
+
+
 def test_the_largest_flow_time_is_proved_where_batches_last_a_tick():
     met = Counter()
     for seed in range(80 if ALL else 14):
