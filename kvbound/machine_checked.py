@@ -122,7 +122,8 @@ def claim(instance: Instance, certificate: Certificate) -> str:
     proof = certificate.proof
     takes = ALONE if isinstance(proof, Alone) else SHARES if isinstance(proof, Shares) else TAKES
     about = _instance(instance, certificate.objective, certificate.instance_sha256, takes)
-    kind, aim, more = "search", certificate.objective, ()
+    more: tuple[Any, ...] = ()
+    kind, aim = "search", certificate.objective
     if isinstance(proof, Alone):
         kind, aim = "alone", _goal(certificate.objective, len(instance.requests))
     elif isinstance(proof, Shares):

@@ -87,17 +87,9 @@ let simulation inst strict group all =
   let found = groups (List.init (Array.length all) (fun n -> group n, n)) and place = Array.map (fun _ -> 0) all in
   Hashtbl.iter (fun _ ns -> List.iteri (fun k n -> place.(n) <- k) ns) found;
   let peers = Array.mapi (fun n _ -> Hashtbl.find found (group n)) all in
-  let numbers l = Array.map int [| (if strict then minus_big_int (act_of l) else zero_big_int); l.tok; l.ptok; add_big_int l.ndec l.npre;
-    l.blk; l.hos; (if inst.mach.hybrid then zero_big_int else l.ndec); l.npre |] in
-  let edges = Array.map (fun x -> List.map (fun (n, l) -> n, numbers l) x.edges) all and hold = Array.map (fun x -> numbers x.hold) all in
-  let less from a b = let rec go k = k < from || a.(k) <= b.(k) && go (k - 1) in go (if inst.mach.hybrid then 6 else 7) in
-  let may b a = (all.(a).ended || not all.(b).ended) && le_big_int all.(a).rated all.(b).rated in
-  let row = Array.mapi (fun b _ -> Bytes.of_seq (Seq.map (fun a -> if may b a then '1' else '0') (List.to_seq peers.(b)))) all in
+  let row = Array.map (fun ns -> Bytes.make (List.length ns) '1') peers in
   let as_good a b = a = b || peers.(a) == peers.(b) && Bytes.get row.(b) place.(a) = '1' in
-  let simulates a b = as_good all.(a).idle all.(b).idle
-    && List.exists (fun (n, l) -> less 1 l hold.(b) && as_good n all.(b).idle) ((all.(a).idle, hold.(a)) :: edges.(a))
-    && List.for_all (fun (n, l) -> List.exists (fun (n', l') -> less 0 l' l && as_good n' n) edges.(a)) edges.(b) in
-  let falls b a = a <> b && as_good a b && not (simulates a b) && (Bytes.set row.(b) place.(a) '0'; true) in
+  let falls b a = as_good a b && not (simulates inst strict as_good all.(b) all.(a)) && (Bytes.set row.(b) place.(a) '0'; true) in
   let rec sweep () =
     let fell = ref false in
     for b = Array.length all - 1 downto 0 do List.iter (fun a -> if falls b a then fell := true) peers.(b) done;
@@ -207,28 +199,22 @@ let layers inst o scale target strict nodes vectors start most =
     if !count > most then raise (Enough most);
     if kept = [] then List.rev made, !count
     else begin
-      let next = Joint.create 1000 and cut = Joint.create 1000 and choice = Joint.create 1000 and soon = later vs in
+      let soon = later vs and next = Joint.create 1000 and cut = Joint.create 1000 and choice = Joint.create 1000 in
       let ps = now_of soon in
-      let before v v' = match v.since, v.steps, now_of [v'] with
-        | _, _, [] -> [] | 0, (_, p) :: _, _ -> [Some p] | _ -> [None] in
-      let pots = List.concat (List.map2 before vs soon) and tables = List.map (fun _ -> Numbers.create 100) ps in
-      let follow (nn, b) =
-        if List.for_all (fun n -> (at_node nodes n).ended) nn then raise (Below (int b));
-        let b = add_big_int b (mult_big_int scale (rate_of o nodes nn)) in
-        add next cut ps (arrange (List.map (fun n -> (at_node nodes n).idle) nn)) b;
-        let score = function Some p -> sums p nn | None -> minus_big_int far in
-        let _, best = List.fold_left (fun (k, best) s -> k + 1, max best (s, - k)) (0, (score (List.hd pots), 0)) (List.map score pots) in
-        let best = - snd best in
-        if best > 0 then Joint.add choice nn best;
-        let p = List.nth ps best in
-        let chosen = List.map (kept_in (List.nth tables best) (options nodes [free, snd p; p])) nn in
-        let batch l nn = if usable inst strict l then add next cut ps (arrange nn) b; true in
-        ignore (each inst batch (List.map snd chosen) none [] (slack_of inst target [free, snd p; p] b chosen)) in
-      List.iter follow kept;
+      let best nn = - snd (List.fold_left max (minus_big_int far, 1) (List.mapi (fun k p -> sums (snd p) nn, - k) ps)) in
+      List.iter (fun (nn, _) -> Joint.add choice nn (best nn)) kept;
+      let chosen k = set (List.concat_map fst (List.filter (fun (nn, _) -> Joint.find choice nn = k) kept)) in
       let layer = { entries = tree Fun.id (List.map (fun (nn, b) -> of_nodes nn, (nn, b)) kept);
-        used = List.map (fun t -> set (List.of_seq (Numbers.to_seq_keys t))) tables;
+        used = List.mapi (fun k _ -> chosen k) ps;
         steer = (fun nn -> if Joint.mem better nn then Some (last nn) else None);
-        guide = (fun nn -> Option.value ~default:0 (Joint.find_opt choice nn)) } in
+        guide = Joint.find choice } in
+      let tried = tables nodes ps layer in
+      let go_on (nn, b) =
+        if List.for_all (fun n -> (at_node nodes n).ended) nn then raise (Below (int b));
+        let t = List.nth tried (layer.guide nn) in
+        let add nn b = add next cut ps (arrange nn) b; true in
+        ignore (follow inst o scale target strict nodes add (fst t) (options_in nodes t) (nn, b)) in
+      List.iter go_on kept;
       go soon next (layer :: made)
     end in
   let first = Joint.create 1 in
