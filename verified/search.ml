@@ -14,10 +14,6 @@ module Table = Hashtbl.Make (struct
   let hash ss = Hashtbl.hash_param 400 400 ss
 end)
 module Queue = Stdlib.Map.Make (Int)
-module Numbers = Hashtbl.Make (struct type t = int let equal (a : t) b = a = b let hash n = n end)
-let kept_in cache f n = match Numbers.find_opt cache n with
-  | Some x -> x
-  | None -> let x = f n in Numbers.add cache n x; x
 
 (* States with the least cost so far, all from which the bound could still be missed. *)
 let states inst o bound most =
@@ -151,13 +147,12 @@ let graph inst o strict =
   let names = Table.fold (fun l n names -> (of_state (List.hd l), (List.hd l, same.(n))) :: names) ids [] in
   tree List.hd nodes, tree Fun.id names, List.map (fun n -> same.(n)) starts, List.map (fun n -> same.(n)) firsts
 
-let free = { pblk = big 0; phos = big 0; ptk = big 0; ppt = big 0; prq = big 0 }
 let sums p nn = sub_big_int (sum (val0 p) nn) (snd p)
 
 (* Deadlines by start, with the prices that show them: each from those before, as long as they fall. *)
 let narrow inst scale target nodes start firsts first rows =
   let later known rows =
-    let p = snd (List.hd (layers_of inst scale nodes known (big 0) free rows)) in
+    let p = snd (List.hd (layers_of inst scale nodes known (big 0) zero rows)) in
     let last k n =
       let cost = mult_big_int scale (at_node nodes n).rated and before = match known with None -> far | Some l -> List.nth l k in
       if sign_big_int cost = 0 then before
@@ -166,7 +161,7 @@ let narrow inst scale target nodes start firsts first rows =
   let rec go (rows', l) found =
     let next = later (Some l) rows in
     if found <> [] && snd next = l then List.rev found else go next (next :: found) in
-  let alone = later first (List.map (fun _ -> free) rows) in
+  let alone = later first (List.map (fun _ -> zero) rows) in
   go alone [alone]
 
 (* The layers of joint states from which the bound could still be missed. *)
@@ -179,14 +174,15 @@ let layers inst o scale target strict nodes vectors start most =
   let rec go vs all made =
     (* in place of a state, one of whose nodes another node is better than, if that state costs no more *)
     let present = groups (List.concat_map (fun nn -> List.map (fun n -> n, ()) nn) (List.of_seq (Joint.to_seq_keys all))) in
-    let better_of = kept_in (Numbers.create 1000) (fun n -> List.filter (Hashtbl.mem present) (items (at_node nodes n).better [])) in
+    let better_of = Hashtbl.create 1000 in
+    Hashtbl.iter (fun n _ -> Hashtbl.add better_of n (List.filter (Hashtbl.mem present) (items (at_node nodes n).better []))) present;
     let rec dominating b before = function
       | [] -> None
       | n :: after ->
         let one n' =
           let nn = List.rev_append before (n' :: after) in
           match Joint.find_opt all (arrange nn) with Some b' when le_big_int b' b -> Some nn | _ -> None in
-        match List.find_map one (better_of n) with None -> dominating b (n :: before) after | found -> found in
+        match List.find_map one (Hashtbl.find better_of n) with None -> dominating b (n :: before) after | found -> found in
     let better = Joint.create 100 in
     Joint.iter (fun nn b -> Option.iter (Joint.add better nn) (dominating b [] nn)) all;
     let rec last nn = match Joint.find_opt better nn with
@@ -227,7 +223,7 @@ let by_slots inst o bound scale strict prices most =
   let target = match o with Some o -> target_of inst o bound s | None -> all_late inst bound in
   let fold, nodes_of = graph inst sum strict in
   let rec from k l = if k > 0 && l <> [] then from (k - 1) (List.tl l) else l in
-  let pad k rows = rows @ List.init (max 0 (k - List.length rows)) (fun _ -> free) in
+  let pad k rows = rows @ List.init (max 0 (k - List.length rows)) (fun _ -> zero) in
   let rec latest = function  (* the first vector, and a dozen of the latest *)
     | [] -> []
     | (since, rows) :: l -> let until = match List.nth_opt l 11 with Some (k, _) -> k - since | None -> max_int in
