@@ -39,12 +39,12 @@ def rows(library: Library, known: set[tuple[str, str]], seconds: int) -> Iterato
 def tried(instance: Instance, certificate: Certificate, seconds: int) -> tuple[str, float]:
     """Return why the program does not accept it (empty: it does), and its seconds."""
     try:
-        lines = machine_checked.certificate_lines(instance, certificate)
+        line = machine_checked.claim(instance, certificate)
     except BadInput as declined:
         return str(declined).rpartition("not proved with ")[2], 0.0
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [machine_checked.program()], input="\n".join(lines), capture_output=True, text=True,
+        [machine_checked.program()], input=line, capture_output=True, text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds)),
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

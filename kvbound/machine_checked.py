@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -60,16 +61,10 @@ def verify_certificate(instance: Instance, certificate: Certificate, *, proved: 
     """
     if not proved:
         return certificates.verify_certificate(instance, certificate)
-    said = run(certificate_lines(instance, certificate))
+    said = run([claim(instance, certificate)])
     if not said.startswith(f"proved {certificate.bound} "):
         raise InvalidCertificate(said)
     return certificate.value
-
-
-def certificate_lines(instance: Instance, certificate: Certificate) -> list[str]:
-    """Return the lines of a certificate and its instance. BadInput, InvalidCertificate."""
-    about = instance_lines(instance, certificate.objective, certificate.instance_sha256, certificate.proof)
-    return [*about, *claim_lines(instance, certificate)]
 
 
 def mark(result: Result) -> None:
@@ -90,7 +85,7 @@ def mark(result: Result) -> None:
 
 def judge(instance: Instance, schedule: Schedule) -> dict[str, int] | None:
     """Return the values by objective that the referee proved in Coq computes (None: invalid). BadInput, MissingTool."""
-    said = run([*instance_lines(instance, "makespan", schedule.instance_sha256), *schedule_lines(instance, schedule)])
+    said = run([judgement(instance, schedule)])
     return None if "invalid" in said else dict(zip(map(str, OBJECTIVES), map(int, said.split()), strict=True))
 
 
@@ -122,53 +117,62 @@ def program() -> Path:
     return kept
 
 
-def instance_lines(instance: Instance, objective: str, hashed: str, proof: Any = None) -> Iterator[str]:
-    """Yield the lines of an instance with this hash, from the text that is hashed. BadInput, InvalidCertificate."""
+def claim(instance: Instance, certificate: Certificate) -> str:
+    """Return the line of a claim, with the prices that prove it. BadInput where the checker takes no such proof."""
+    proof = certificate.proof
     takes = ALONE if isinstance(proof, Alone) else SHARES if isinstance(proof, Shares) else TAKES
+    about = _instance(instance, certificate.objective, certificate.instance_sha256, takes)
+    more: tuple[Any, ...] = ()
+    kind, aim = "search", certificate.objective
+    if isinstance(proof, Alone):
+        kind, aim = "alone", _goal(certificate.objective, len(instance.requests))
+    elif isinstance(proof, Shares):
+        kind, more = "shares", _division(instance, proof)
+    elif isinstance(proof, Events):
+        more = 1, True, MOST_STATES, ()
+    elif isinstance(proof, Slots):
+        more = proof.scale, proof.strict, MOST_STATES, [_prices(instance, each) for each in proof.prices]
+    elif isinstance(proof, SlotDual) and isinstance(proof.prices, SlotPrices):
+        more = proof.scale, False, MOST_STATES, [_prices(instance, proof.prices)]
+    else:
+        raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}")
+    return _line(*about, (kind, aim, certificate.bound, *more))
+
+
+def judgement(instance: Instance, schedule: Schedule) -> str:
+    """Return the line that asks for the values of a schedule. BadInput where it would not say the same."""
+    places = {request.id: place for place, request in enumerate(instance.requests)}
+    batches = [(batch.start, _acts(batch, places)) for batch in schedule.batches]
+    return _line(*_instance(instance, "makespan", schedule.instance_sha256, TAKES), ("judge", batches))
+
+
+def _instance(instance: Instance, objective: str, hashed: str, takes: Takes) -> tuple[Any, ...]:
+    """Return what is said of an instance with this hash, from the text that is hashed. BadInput, InvalidCertificate."""
     if reason := takes.why_not("the checker in Coq", instance, objective):
         raise BadInput(reason)
     text = instance.canonical
     if sha256(text.encode()).hexdigest() != hashed:
         raise InvalidCertificate(f"it is of another instance: {hashed[:12]}.., not {instance.sha256[:12]}..")
     read = json.loads(text)
-    yield _line("machine", *(read["machine"][name] for name in MACHINE))
-    for function in read["cost"]:
-        hinge = function["tokens_above"] or {"knee": 0, "coefficient": 0}
-        numbers = ((hinge["knee"], hinge["coefficient"]) if k == "tokens_above" else (function[k],) for k in FUNCTION)
-        yield _line("function", *(number for each in numbers for number in each))
-    for request in read["requests"]:
-        words = [request[name] for name in ("arrival", "weight", "prompt")]
-        for segment in request["segments"]:
-            call = segment["call"] or {}
-            words += [segment["decode"], *(call[k] for k in ("duration", "returns", "handling") if call)]
-        yield _line("request", *words)
-    for request in instance.requests:
-        yield _line("slo", *request.slo_ticks)
+    functions = [_function(function) for function in read["cost"]]
+    requests = [_request(request) for request in read["requests"]]
+    slos = [request.slo_ticks for request in instance.requests]
+    return [read["machine"][name] for name in MACHINE], functions, requests, slos
 
 
-def claim_lines(instance: Instance, certificate: Certificate) -> Iterator[str]:
-    """Yield the lines of a claim, with the prices that prove it. BadInput where the checker takes no such proof."""
-    if isinstance(certificate.proof, Alone):
-        yield _line("alone", certificate.bound, *_goal(certificate.objective, len(instance.requests)))
-        return
-    if isinstance(certificate.proof, Shares):
-        yield _line("shares", certificate.objective, certificate.bound, *_division(instance, certificate.proof))
-        return
-    proof, before = certificate.proof, min(request.arrival for request in instance.requests)
-    vectors: tuple[SlotPrices, ...] = ()
-    if isinstance(proof, Slots):
-        vectors = proof.prices
-    elif isinstance(proof, SlotDual) and isinstance(proof.prices, SlotPrices):
-        vectors = (proof.prices,)
-    elif not isinstance(proof, Events):
-        raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}")
-    for prices in vectors:
-        yield _line("prices", prices.since and before + prices.since)
-        rows = [getattr(prices, limit.name) for limit in LIMITS]
-        for slot in range(-before, max(map(len, rows))):
-            yield _line("row", *(row[slot] if 0 <= slot < len(row) else 0 for row in rows))
-    scale, strict = (1, True) if isinstance(proof, Events) else (proof.scale, isinstance(proof, Slots) and proof.strict)
-    yield _line("bound", certificate.objective, certificate.bound, scale, strict, MOST_STATES)
+def _function(function: dict[str, Any]) -> list[Any]:
+    hinge = function["tokens_above"] or {"knee": 0, "coefficient": 0}
+    numbers = ((hinge["knee"], hinge["coefficient"]) if k == "tokens_above" else (function[k],) for k in FUNCTION)
+    return [number for each in numbers for number in each]
+
+
+def _request(request: dict[str, Any]) -> list[Any]:
+    segments = request["segments"]
+    calls = [
+        (*(before["call"][k] for k in ("duration", "returns", "handling")), after["decode"])
+        for before, after in pairwise(segments)
+    ]
+    return [request["arrival"], request["weight"], request["prompt"], segments[0]["decode"], calls]
 
 
 def _division(instance: Instance, proof: Shares) -> tuple[Any, ...]:
@@ -177,34 +181,40 @@ def _division(instance: Instance, proof: Shares) -> tuple[Any, ...]:
     by = [name for name in RESOURCES if getattr(proof, name)]
     if len(functions) != last + 1 or not len(place) == len(by) == 1 or place[0] == last or any(proof.alone):
         raise BadInput("the checker in Coq takes shares of one function, without a knee, by one resource")
-    return place[0], *by, *([proof.packs] if proof.packing else [])
+    return place[0], ("packing", proof.packs) if proof.packing else by[0]
 
 
-def _goal(objective: str, requests: int) -> tuple[Any, ...]:
+def _goal(objective: str, requests: int) -> Any:
     if tail := tail_of(objective):
         return "tail", tail.of_first, tail.spared(requests)
-    return ("tail", False, 0) if objective == "max-flow-time" else (objective,)
+    return ("tail", False, 0) if objective == "max-flow-time" else objective
 
 
-def schedule_lines(instance: Instance, schedule: Schedule) -> Iterator[str]:
-    """Yield the lines of a schedule. BadInput where they would not say the same."""
-    places = {request.id: str(place) for place, request in enumerate(instance.requests)}
-    for batch in schedule.batches:
-        yield _line("batch", batch.start, *_acts(batch, places))
-    yield "judge"
+def _prices(instance: Instance, prices: SlotPrices) -> tuple[int, Any]:
+    before = instance.first_arrival
+    rows = [getattr(prices, limit.name) for limit in LIMITS]
+    slots = range(-before, max(map(len, rows)))
+    priced = [[row[slot] if 0 <= slot < len(row) else 0 for row in rows] for slot in slots]
+    return prices.since and before + prices.since, priced
 
 
-def _acts(batch: Batch, places: Mapping[str, str]) -> Iterator[Any]:
+def _acts(batch: Batch, places: Mapping[str, int]) -> list[Any]:
     kinds = (batch.work, batch.drop, batch.swap_out, batch.swap_in)
     if batch.repeat > 1 or batch.forget or batch.reuse:
         raise BadInput("the referee in Coq takes no batch with `repeat`, `forget` or `reuse`")
     if unknown := {id for kind in kinds for id, tokens in kind.items() if tokens < 1 or id not in places}:
         raise BadInput(f"the referee in Coq takes no entry below 1, and no unknown request: {min(unknown)}")
-    for id in places:
-        if any(id in kind for kind in kinds):
-            yield from (places[id], *(kind.get(id, 0) for kind in kinds))
+    acting = [id for id in places if any(id in kind for kind in kinds)]
+    return [(places[id], *(kind.get(id, 0) for kind in kinds)) for id in acting]
 
 
-def _line(*words: Any) -> str:
+def _line(*forms: Any) -> str:
+    """Return words and nested lists as the program reads them."""
     spelled = {None: "-", False: "0", True: "1"}
-    return " ".join(spelled[w] if w is None or isinstance(w, bool) else str(w) for w in words)
+    words = []
+    for form in forms:
+        if isinstance(form, list | tuple):
+            words.append(f"( {_line(*form)} )" if form else "( )")
+        else:
+            words.append(spelled[form] if form is None or isinstance(form, bool) else str(form))
+    return " ".join(words)

@@ -71,13 +71,14 @@ Section Slots.
     && (negb strict || (act_of l <=? act_of e)).
   Definition rests x := (idle x, hold x) :: edges x.
   Definition subset (xs ys : list nat) := forallb (fun x => existsb (Nat.eqb x) ys) xs.
+  (* Whether y is as good as x, if the nodes that are said to be so are. *)
+  Definition simulates (good : nat -> nat -> bool) x y := imp (ended x) (ended y) && (rated y <=? rated x) && good (idle y) (idle x)
+    && existsb (fun r => mostb (snd r) (hold x) && good (fst r) (idle x)) (rests y)
+    && forallb (fun e => existsb (fun e' => answers (snd e') (snd e) && good (fst e') (fst e)) (edges y)) (edges x).
   Definition node_ok x := (0 <=? rated x) && forallb (mostb none) (hold x :: map snd (edges x))
     && forallb (fun n => subset (kinds x) (kinds (at_node n))) (idle x :: map fst (edges x) ++ items (better x) [])
     && (negb (ended x) || forallb (fun n => ended (at_node n)) (idle x :: map fst (edges x)))
-    && forallb (fun n => let y := at_node n in imp (ended x) (ended y) && (rated y <=? rated x) && as_good (idle y) (idle x)
-         && existsb (fun r => mostb (snd r) (hold x) && as_good (fst r) (idle x)) (rests y)
-         && forallb (fun e => existsb (fun e' => answers (snd e') (snd e) && as_good (fst e') (fst e)) (edges y)) (edges x))
-       (items (better x) []).
+    && forallb (fun n => simulates as_good x (at_node n)) (items (better x) []).
   Definition name_ok p := let s := fst p in let x := at_node (snd p) in
     imp (some (over s)) (ended x) && (rated x <=? urate o s) && for_state (idle x) (norm true 1 s)
     && existsb (fun r => mostb (snd r) (held M s) && for_state (fst r) (norm true 1 s)) (rests x)
@@ -149,7 +150,7 @@ Section Slots.
         apply existsb_exists in E. destruct E as (e & X & Y). apply andb_true_iff in Y. destruct Y as [Y Z]. exists e.
         split; [exact X|]. split; [now apply answers_iff|now apply for_state_stands].
     - pose proof (at_node_ok n) as X. unfold node_ok in X. rewrite !andb_true_iff in X. destruct X as [_ X].
-      rewrite forallb_forall in X. specialize (X n' K). cbv zeta in X. rewrite !andb_true_iff, Z.leb_le in X.
+      rewrite forallb_forall in X. specialize (X n' K). unfold simulates in X. rewrite !andb_true_iff, Z.leb_le in X.
       destruct X as [[[[X1 X2] X3] X4] X5].
       split; [intros Y; rewrite (A Y) in X1; exact X1|]. split; [lia|]. split; [eapply as_good_stands; eauto|].
       rewrite forallb_forall in X5. split.
@@ -626,11 +627,11 @@ Section Slots.
   Definition options_in (t : list step * search_tree (nat * opts_of)) n := match seek n (snd t) with
     | Some (n', c) => if Nat.eqb n' n then c else options (fst t) n | None => options (fst t) n end.
   Definition tables ps L := map (fun pu : step * search_tree nat => table [(zero, snd (fst pu)); fst pu] (snd pu)) (combine ps (used L)).  (* with prices of the slot, and without *)
-  Definition item_ok ps tt g L (e : list nat * Z) := let nn := fst e in let b := snd e + scale * rate_of nn in
-    (negb (forallb (fun n => ended (at_node n)) nn) || (target <=? snd e))
-    && settled ps L (map (fun n => idle (at_node n)) nn) b
-    && let t := nth (g nn) tt ([], Tip) in let chosen := map (options_in t) nn in
-       each (fun l nn => negb (usable l) || settled ps L nn b) (map snd chosen) none [] (slack_of (fst t) b chosen).
+  Definition follow (settle : list nat -> Z -> bool) ps look (e : list nat * Z) := let nn := fst e in
+    let b := snd e + scale * rate_of nn in let chosen := map look nn in settle (map (fun n => idle (at_node n)) nn) b
+    && each (fun l nn => negb (usable l) || settle nn b) (map snd chosen) none [] (slack_of ps b chosen).
+  Definition item_ok ps tt g L (e : list nat * Z) := (negb (forallb (fun n => ended (at_node n)) (fst e)) || (target <=? snd e))
+    && let t := nth (g (fst e)) tt ([], Tip) in follow (settled ps L) (fst t) (options_in t) e.
   Record vector := Vector { since : nat; span : nat; steps : list step }.  (* in use from a tick on, for so many *)
   Definition now_of vs := flat_map (fun v => match since v, span v with O, S _ => [hd off (steps v)] | _, _ => [] end) vs.
   Definition later vs := map (fun v => match since v with
@@ -774,8 +775,8 @@ Section Slots.
   Lemma kept_reaches k ps L' g L e : 0 <= k -> (forall p, In p ps -> good_step k p) -> all_reach (k + 1) L ->
     item_ok ps (tables ps L') g L e = true -> reaches k e.
   Proof.
-    intros K0 P A K ss nn bs zz d R F G RM S T PM. unfold item_ok in K. cbv zeta in K. rewrite !andb_true_iff, orb_true_iff in K.
-    destruct K as [[K1 K2] K3]. pose proof (rate_of_le _ _ S) as RL. rewrite rate_norm, (rate_of_perm _ _ PM) in RL.
+    intros K0 P A K ss nn bs zz d R F G RM S T PM. unfold item_ok, follow in K. cbv zeta in K. rewrite !andb_true_iff, orb_true_iff in K.
+    destruct K as [K1 [K2 K3]]. pose proof (rate_of_le _ _ S) as RL. rewrite rate_norm, (rate_of_perm _ _ PM) in RL.
     apply (Z.mul_le_mono_nonneg_l _ _ _ scale_ok) in RL. assert (0 <= k + 1) as K4 by lia.
     assert (forall p, In p ps -> sound (k + 1) (snd p)) as PS by (intros p H; apply (P p H)).
     destruct (run_cases _ _ _ _ _ R G RM) as [[-> Q]|[[R' E]|(aa & bs' & d' & LL' & J & R' & G' & RM' & E)]].

@@ -1660,6 +1660,21 @@ let rests x =
 let subset xs ys =
   forallb (fun x -> existsb ((=) x) ys) xs
 
+(** val simulates :
+    instance -> bool -> (int -> int -> bool) -> node -> node -> bool **)
+
+let simulates i strict good x y =
+  (&&)
+    ((&&)
+      ((&&) ((&&) (imp x.ended y.ended) (Z.leb y.rated x.rated))
+        (good y.idle x.idle))
+      (existsb (fun r -> (&&) (mostb (snd r) x.hold) (good (fst r) x.idle))
+        (rests y)))
+    (forallb (fun e ->
+      existsb (fun e' ->
+        (&&) (answers i strict (snd e') (snd e)) (good (fst e') (fst e)))
+        y.edges) x.edges)
+
 (** val node_ok : instance -> bool -> node search_tree -> node -> bool **)
 
 let node_ok i strict nodes x =
@@ -1674,18 +1689,7 @@ let node_ok i strict nodes x =
         (forallb (fun n -> (at_node nodes n).ended)
           (x.idle :: (map fst x.edges)))))
     (forallb (fun n ->
-      let y = at_node nodes n in
-      (&&)
-        ((&&)
-          ((&&) ((&&) (imp x.ended y.ended) (Z.leb y.rated x.rated))
-            (as_good nodes y.idle x.idle))
-          (existsb (fun r ->
-            (&&) (mostb (snd r) x.hold) (as_good nodes (fst r) x.idle))
-            (rests y)))
-        (forallb (fun e ->
-          existsb (fun e' ->
-            (&&) (answers i strict (snd e') (snd e))
-              (as_good nodes (fst e') (fst e))) y.edges) x.edges))
+      simulates i strict (as_good nodes) x (at_node nodes n))
       (items x.better []))
 
 (** val name_ok :
@@ -1946,6 +1950,21 @@ let tables nodes ps l =
     table nodes ((zero, (snd (fst pu))) :: ((fst pu) :: [])) (snd pu))
     (combine ps l.used)
 
+(** val follow :
+    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
+    -> node search_tree -> (int list -> Big_int_Z.big_int -> bool) -> step
+    list -> (int -> Big_int_Z.big_int
+    list * ((int * load) * Big_int_Z.big_int list) list) -> (int
+    list * Big_int_Z.big_int) -> bool **)
+
+let follow i o scale target strict nodes settle ps look e =
+  let nn = fst e in
+  let b = Z.add (snd e) (Z.mul scale (rate_of o nodes nn)) in
+  let chosen = map look nn in
+  (&&) (settle (map (fun n -> (at_node nodes n).idle) nn) b)
+    (each i (fun l nn0 -> (||) (negb (usable i strict l)) (settle nn0 b))
+      (map snd chosen) none [] (slack_of i target ps b chosen))
+
 (** val item_ok :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
     -> node search_tree -> (int list -> int) -> step list -> (step
@@ -1953,20 +1972,12 @@ let tables nodes ps l =
     (int list * Big_int_Z.big_int) -> bool **)
 
 let item_ok i o scale target strict nodes hashes ps tt g l e =
-  let nn = fst e in
-  let b = Z.add (snd e) (Z.mul scale (rate_of o nodes nn)) in
   (&&)
-    ((&&)
-      ((||) (negb (forallb (fun n -> (at_node nodes n).ended) nn))
-        (Z.leb target (snd e)))
-      (settled target nodes hashes ps l
-        (map (fun n -> (at_node nodes n).idle) nn) b))
-    (let t0 = nth (g nn) tt ([], Tip) in
-     let chosen = map (options_in nodes t0) nn in
-     each i (fun l0 nn0 ->
-       (||) (negb (usable i strict l0))
-         (settled target nodes hashes ps l nn0 b)) (map snd chosen) none []
-       (slack_of i target (fst t0) b chosen))
+    ((||) (negb (forallb (fun n -> (at_node nodes n).ended) (fst e)))
+      (Z.leb target (snd e)))
+    (let t0 = nth (g (fst e)) tt ([], Tip) in
+     follow i o scale target strict nodes (settled target nodes hashes ps l)
+       (fst t0) (options_in nodes t0) e)
 
 type vector = { since : int; span : int; steps : step list }
 
@@ -2655,10 +2666,6 @@ type piece = { from0 : Big_int_Z.big_int; amount : Big_int_Z.big_int;
                behind : Big_int_Z.big_int }
 
 type job = { ends : Big_int_Z.big_int; left : piece list }
-
-(* serves : logical inductive *)
-(* with constructors : no_job each *)
-
 
 (** val counted :
     Big_int_Z.big_int -> Big_int_Z.big_int -> job list -> Big_int_Z.big_int **)

@@ -467,6 +467,9 @@ val rests : node -> (int * load) list
 
 val subset : int list -> int list -> bool
 
+val simulates :
+  instance -> bool -> (int -> int -> bool) -> node -> node -> bool
+
 val node_ok : instance -> bool -> node search_tree -> node -> bool
 
 val name_ok :
@@ -546,6 +549,12 @@ val options_in :
 val tables :
   node search_tree -> step list -> layer -> (step list * (int * opts_of)
   search_tree) list
+
+val follow :
+  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
+  node search_tree -> (int list -> Big_int_Z.big_int -> bool) -> step list ->
+  (int -> Big_int_Z.big_int list * ((int * load) * Big_int_Z.big_int list)
+  list) -> (int list * Big_int_Z.big_int) -> bool
 
 val item_ok :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
@@ -750,10 +759,6 @@ type piece = { from0 : Big_int_Z.big_int; amount : Big_int_Z.big_int;
                behind : Big_int_Z.big_int }
 
 type job = { ends : Big_int_Z.big_int; left : piece list }
-
-(* serves : logical inductive *)
-(* with constructors : no_job each *)
-
 
 val counted :
   Big_int_Z.big_int -> Big_int_Z.big_int -> job list -> Big_int_Z.big_int

@@ -14,10 +14,6 @@ module Table = Hashtbl.Make (struct
   let hash ss = Hashtbl.hash_param 400 400 ss
 end)
 module Queue = Stdlib.Map.Make (Int)
-module Numbers = Hashtbl.Make (struct type t = int let equal (a : t) b = a = b let hash n = n end)
-let kept_in cache f n = match Numbers.find_opt cache n with
-  | Some x -> x
-  | None -> let x = f n in Numbers.add cache n x; x
 
 (* States with the least cost so far, all from which the bound could still be missed. Of those that differ in waits alone,
    one that is at no higher cost after idling until all its requests are as near takes the others' place. *)
@@ -100,17 +96,9 @@ let simulation inst strict group all =
   let found = groups (List.init (Array.length all) (fun n -> group n, n)) and place = Array.map (fun _ -> 0) all in
   Hashtbl.iter (fun _ ns -> List.iteri (fun k n -> place.(n) <- k) ns) found;
   let peers = Array.mapi (fun n _ -> Hashtbl.find found (group n)) all in
-  let numbers l = Array.map int [| (if strict then minus_big_int (act_of l) else zero_big_int); l.tok; l.ptok; add_big_int l.ndec l.npre;
-    l.blk; l.hos; (if inst.mach.hybrid then zero_big_int else l.ndec); l.npre |] in
-  let edges = Array.map (fun x -> List.map (fun (n, l) -> n, numbers l) x.edges) all and hold = Array.map (fun x -> numbers x.hold) all in
-  let less from a b = let rec go k = k < from || a.(k) <= b.(k) && go (k - 1) in go (if inst.mach.hybrid then 6 else 7) in
-  let may b a = (all.(a).ended || not all.(b).ended) && le_big_int all.(a).rated all.(b).rated in
-  let row = Array.mapi (fun b _ -> Bytes.of_seq (Seq.map (fun a -> if may b a then '1' else '0') (List.to_seq peers.(b)))) all in
+  let row = Array.map (fun ns -> Bytes.make (List.length ns) '1') peers in
   let as_good a b = a = b || peers.(a) == peers.(b) && Bytes.get row.(b) place.(a) = '1' in
-  let simulates a b = as_good all.(a).idle all.(b).idle
-    && List.exists (fun (n, l) -> less 1 l hold.(b) && as_good n all.(b).idle) ((all.(a).idle, hold.(a)) :: edges.(a))
-    && List.for_all (fun (n, l) -> List.exists (fun (n', l') -> less 0 l' l && as_good n' n) edges.(a)) edges.(b) in
-  let falls b a = a <> b && as_good a b && not (simulates a b) && (Bytes.set row.(b) place.(a) '0'; true) in
+  let falls b a = as_good a b && not (simulates inst strict as_good all.(b) all.(a)) && (Bytes.set row.(b) place.(a) '0'; true) in
   let rec sweep () =
     let fell = ref false in
     for b = Array.length all - 1 downto 0 do List.iter (fun a -> if falls b a then fell := true) peers.(b) done;
@@ -172,13 +160,12 @@ let graph inst o strict =
   let names = Table.fold (fun l n names -> (of_state (List.hd l), (List.hd l, same.(n))) :: names) ids [] in
   tree List.hd nodes, tree Fun.id names, List.map (fun n -> same.(n)) starts, List.map (fun n -> same.(n)) firsts
 
-let free = { pblk = big 0; phos = big 0; ptk = big 0; ppt = big 0; prq = big 0 }
 let sums p nn = sub_big_int (sum (val0 p) nn) (snd p)
 
 (* Deadlines by start, with the prices that show them: each from those before, as long as they fall. *)
 let narrow inst scale target nodes start firsts first rows =
   let later known rows =
-    let p = snd (List.hd (layers_of inst scale nodes known (big 0) free rows)) in
+    let p = snd (List.hd (layers_of inst scale nodes known (big 0) zero rows)) in
     let last k n =
       let cost = mult_big_int scale (at_node nodes n).rated and before = match known with None -> far | Some l -> List.nth l k in
       if sign_big_int cost = 0 then before
@@ -187,7 +174,7 @@ let narrow inst scale target nodes start firsts first rows =
   let rec go (rows', l) found =
     let next = later (Some l) rows in
     if found <> [] && snd next = l then List.rev found else go next (next :: found) in
-  let alone = later first (List.map (fun _ -> free) rows) in
+  let alone = later first (List.map (fun _ -> zero) rows) in
   go alone [alone]
 
 (* The layers of joint states from which the bound could still be missed. *)
@@ -200,14 +187,15 @@ let layers inst o scale target strict nodes vectors start most =
   let rec go vs all made =
     (* in place of a state, one of whose nodes another node is better than, if that state costs no more *)
     let present = groups (List.concat_map (fun nn -> List.map (fun n -> n, ()) nn) (List.of_seq (Joint.to_seq_keys all))) in
-    let better_of = kept_in (Numbers.create 1000) (fun n -> List.filter (Hashtbl.mem present) (items (at_node nodes n).better [])) in
+    let better_of = Hashtbl.create 1000 in
+    Hashtbl.iter (fun n _ -> Hashtbl.add better_of n (List.filter (Hashtbl.mem present) (items (at_node nodes n).better []))) present;
     let rec dominating b before = function
       | [] -> None
       | n :: after ->
         let one n' =
           let nn = List.rev_append before (n' :: after) in
           match Joint.find_opt all (arrange nn) with Some b' when le_big_int b' b -> Some nn | _ -> None in
-        match List.find_map one (better_of n) with None -> dominating b (n :: before) after | found -> found in
+        match List.find_map one (Hashtbl.find better_of n) with None -> dominating b (n :: before) after | found -> found in
     let better = Joint.create 100 in
     Joint.iter (fun nn b -> Option.iter (Joint.add better nn) (dominating b [] nn)) all;
     let rec last nn = match Joint.find_opt better nn with
@@ -220,28 +208,22 @@ let layers inst o scale target strict nodes vectors start most =
     if !count > most then raise (Enough most);
     if kept = [] then List.rev made, !count
     else begin
-      let next = Joint.create 1000 and cut = Joint.create 1000 and choice = Joint.create 1000 and soon = later vs in
+      let soon = later vs and next = Joint.create 1000 and cut = Joint.create 1000 and choice = Joint.create 1000 in
       let ps = now_of soon in
-      let before v v' = match v.since, v.steps, now_of [v'] with
-        | _, _, [] -> [] | 0, (_, p) :: _, _ -> [Some p] | _ -> [None] in
-      let pots = List.concat (List.map2 before vs soon) and tables = List.map (fun _ -> Numbers.create 100) ps in
-      let follow (nn, b) =
-        if List.for_all (fun n -> (at_node nodes n).ended) nn then raise (Below (int b));
-        let b = add_big_int b (mult_big_int scale (rate_of o nodes nn)) in
-        add next cut ps (arrange (List.map (fun n -> (at_node nodes n).idle) nn)) b;
-        let score = function Some p -> sums p nn | None -> minus_big_int far in
-        let _, best = List.fold_left (fun (k, best) s -> k + 1, max best (s, - k)) (0, (score (List.hd pots), 0)) (List.map score pots) in
-        let best = - snd best in
-        if best > 0 then Joint.add choice nn best;
-        let p = List.nth ps best in
-        let chosen = List.map (kept_in (List.nth tables best) (options nodes [free, snd p; p])) nn in
-        let batch l nn = if usable inst strict l then add next cut ps (arrange nn) b; true in
-        ignore (each inst batch (List.map snd chosen) none [] (slack_of inst target [free, snd p; p] b chosen)) in
-      List.iter follow kept;
+      let best nn = - snd (List.fold_left max (minus_big_int far, 1) (List.mapi (fun k p -> sums (snd p) nn, - k) ps)) in
+      List.iter (fun (nn, _) -> Joint.add choice nn (best nn)) kept;
+      let chosen k = set (List.concat_map fst (List.filter (fun (nn, _) -> Joint.find choice nn = k) kept)) in
       let layer = { entries = tree Fun.id (List.map (fun (nn, b) -> of_nodes nn, (nn, b)) kept);
-        used = List.map (fun t -> set (List.of_seq (Numbers.to_seq_keys t))) tables;
+        used = List.mapi (fun k _ -> chosen k) ps;
         steer = (fun nn -> if Joint.mem better nn then Some (last nn) else None);
-        guide = (fun nn -> Option.value ~default:0 (Joint.find_opt choice nn)) } in
+        guide = Joint.find choice } in
+      let tried = tables nodes ps layer in
+      let go_on (nn, b) =
+        if List.for_all (fun n -> (at_node nodes n).ended) nn then raise (Below (int b));
+        let t = List.nth tried (layer.guide nn) in
+        let add nn b = add next cut ps (arrange nn) b; true in
+        ignore (follow inst o scale target strict nodes add (fst t) (options_in nodes t) (nn, b)) in
+      List.iter go_on kept;
       go soon next (layer :: made)
     end in
   let first = Joint.create 1 in
@@ -254,7 +236,7 @@ let by_slots inst o bound scale strict prices most =
   let target = match o with Some o -> target_of inst o bound s | None -> all_late inst bound in
   let fold, nodes_of = graph inst sum strict in
   let rec from k l = if k > 0 && l <> [] then from (k - 1) (List.tl l) else l in
-  let pad k rows = rows @ List.init (max 0 (k - List.length rows)) (fun _ -> free) in
+  let pad k rows = rows @ List.init (max 0 (k - List.length rows)) (fun _ -> zero) in
   let rec latest = function  (* the first vector, and a dozen of the latest *)
     | [] -> []
     | (since, rows) :: l -> let until = match List.nth_opt l 11 with Some (k, _) -> k - since | None -> max_int in

@@ -39,14 +39,6 @@ def claim(instance, objective, bound):
     return certify(instance, objective, Events(states=1), bound)
 
 
-def lines_of(instance, tried):
-    hashed = instance.sha256
-    return [
-        *machine_checked.instance_lines(instance, "makespan", hashed),
-        *machine_checked.schedule_lines(instance, tried),
-    ]
-
-
 def expected(instance, tried):
     """What the program must say, and the rule that is broken first."""
     try:
@@ -57,7 +49,7 @@ def expected(instance, tried):
 
 
 def drawn(seed):
-    """Lines of random schedules of a random instance, with what must be said of them."""
+    """The lines of random schedules of a random instance, with what must be said of them."""
     draw = random.Random(seed)
     instance = tiny_instance(seed)
     try:
@@ -66,7 +58,7 @@ def drawn(seed):
         return
     for tried in (valid, *(mutate(draw, instance, valid) for _ in range(9))):
         try:
-            yield lines_of(instance, tried), *expected(instance, tried)
+            yield machine_checked.judgement(instance, tried), *expected(instance, tried)
         except kv.BadInput:  # an entry below 1, an unknown request, `repeat`
             continue
 
@@ -74,7 +66,7 @@ def drawn(seed):
 def test_the_referees_agree():
     met = Counter()
     rows = [row for seed in range(1600 if ALL else 50) for row in drawn(seed)]
-    said = machine_checked.run([line for lines, *_ in rows for line in lines]).splitlines()
+    said = machine_checked.run([line for line, *_ in rows]).splitlines()
     for (_, value, rule), answer in zip(rows, said, strict=True):
         assert answer == value
         met[rule] += 1
