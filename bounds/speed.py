@@ -42,7 +42,8 @@ class SpeedOptions(Options):
     ratios = (65, 66, 67, 68, 69, 70, 72, 75, 80, 90, 110, 160, 320, 640, 1280, 2560, 5120, 10240)
     most_slots = 20_000  # slots with prices from which on they are not halved
     finer = 4  # so many times shorter slots are tried for first prices
-    gains = 1.01  # other slots, or lines, are taken if they prove so many times as much
+    gains = 1.01  # other slots, lines or levels are taken if they prove so many times as much
+    levels = (UNIT // 2, UNIT // 4)  # between the least and the most work of a token
     scale = 2**24  # prices of the certificate are whole multiples of one part in so many
     ordered_pairs = 8 * 10**6  # pairs of a cell and a slot up to which first tokens are ordered
     check_rounds = 20.0  # rounds that the check of the proof takes as long as
@@ -101,6 +102,9 @@ class _Search:
             part = begun + step
             while half and 0 <= part <= UNIT and self._try(_division(line, part), 1.0):
                 part += step
+        if self.best is not None:
+            for level in self.options.levels:
+                self._try(self.best.division.replace(level=level, slot=1), 1.0, self.options.gains)
         self._divide()
         self._inflate()
 
@@ -149,12 +153,13 @@ class _Search:
         return Ascent(_division(rows[0][2], 0).replace(lines=more), self.needs, 1.0)
 
     def _compare(self, best: Ascent) -> None:
-        other = Ascent(best.division.replace(slot=1), self.needs, best.inflated)
-        other.fee = self.options.fees[1]
+        rivals = [best, *(Ascent(best.division.replace(slot=1, level=level), self.needs, best.inflated)
+                          for level in sorted({best.division.level, 0}, reverse=True))]  # fmt: skip
+        rivals[1].fee = self.options.fees[1]
         each = max(0.0, self.task.deadline - now()) / self.options.trial_parts
-        for one in (best, other):  # the larger part is behind at first
+        for one in rivals:  # the larger part is behind at first
             one.rise(2 * self.options.trial_rounds, now() + each)
-        self.best = max(best, other, key=lambda one: one.value)
+        self.best = max(rivals, key=lambda one: one.value)
 
     def _divide(self) -> None:
         tried, slots, begun = self.best, self.needs.slots, now()

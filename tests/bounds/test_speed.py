@@ -14,6 +14,7 @@ import kvbound as kv
 import kvcore.certificates.speed as checker
 from bounds.speed import Ascent, SpeedOptions, _division, _Needs, propose_speed
 from bounds.task import Task
+from kvbound.instances import load_instance
 from kvcore import Cost, CostFunction, Instance, Machine
 from kvcore.certificates import Alone, InvalidCertificate, PricedLine, Speed, verify_certificate
 from kvcore.certificates.budget import Budget
@@ -407,3 +408,10 @@ def test_slots_that_are_passed_by_are_counted_first():
     )  # fmt: skip
     with pytest.raises(InvalidCertificate, match="prices of work would take too long to check"):
         proof.prove(instance, "max-flow-time", Budget(3_020_000_000))
+
+
+def test_growing_contexts_pay_by_a_level():
+    """Between the least and the most work of a token: 282 s with the least, and more prices gain nothing there."""
+    rung = kv.bound(load_instance("equal-I128-O1024"), FLOW, method="speed", time_limit=NEVER)
+    assert rung.certificate.proof.level
+    assert rung.bound >= 286_000_000_000
