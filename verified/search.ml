@@ -212,9 +212,10 @@ let layers inst o scale target strict nodes vectors start most =
       let ps = now_of soon in
       let best nn = - snd (List.fold_left max (minus_big_int far, 1) (List.mapi (fun k p -> sums (snd p) nn, - k) ps)) in
       List.iter (fun (nn, _) -> Joint.add choice nn (best nn)) kept;
-      let chosen k = set (List.concat_map fst (List.filter (fun (nn, _) -> Joint.find choice nn = k) kept)) in
+      let uses = List.map (fun _ -> Hashtbl.create 1000) ps in
+      List.iter (fun (nn, _) -> List.iter (fun n -> Hashtbl.replace (List.nth uses (Joint.find choice nn)) n ()) nn) kept;
       let layer = { entries = tree Fun.id (List.map (fun (nn, b) -> of_nodes nn, (nn, b)) kept);
-        used = List.mapi (fun k _ -> chosen k) ps;
+        used = List.map (fun t -> set (List.of_seq (Hashtbl.to_seq_keys t))) uses;
         steer = (fun nn -> if Joint.mem better nn then Some (last nn) else None);
         guide = Joint.find choice } in
       let tried = tables nodes ps layer in
