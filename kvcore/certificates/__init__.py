@@ -72,6 +72,7 @@ from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.in_order import InOrder
 from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.pairs import Pairs
+from kvcore.certificates.potentials import Potential, Potentials
 from kvcore.certificates.proof import InvalidCertificate, Proof
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.slot_dual import Branch, SlotDual
@@ -93,6 +94,8 @@ __all__ = [
     "LateTail",
     "LateWindows",
     "Pairs",
+    "Potential",
+    "Potentials",
     "PricedLine",
     "Proof",
     "Shares",

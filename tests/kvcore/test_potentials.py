@@ -1,0 +1,94 @@
+"""Potentials: below every schedule, label by label; the second checker says the same; every slip is noticed."""
+
+import json
+from random import Random
+
+import pytest
+
+from kvcore import objective_value, verify_schedule
+from kvcore.certificates import InvalidCertificate, Potential, Potentials, potential_kernels, potentials
+from kvcore.certificates.certificate import rounded
+from kvcore.certificates.labels import FREE, ROWS
+from kvcore.certificates.potential_kernels import LOW
+from kvcore.certificates.potentials import PotentialSearch
+from kvcore.metrics import SUMS
+from library import check
+from tests.support.drawer import FRESH, TIGHT, draw_instance
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.few import ALL, few
+from tests.support.random_proofs import random_potentials
+from tests.support.random_schedules import random_schedule
+
+FLOW = "total-flow-time"
+PROFILES = FRESH, TIGHT, TIGHT.but(partial=True), TIGHT.but(partial=True, chunked=True, requests=3)
+
+
+def drawn(seed):
+    return draw_instance(Random(seed), PROFILES[seed % len(PROFILES)], f"potentials-{seed}")
+
+
+def follow(tiny, trace, schedule, proof):
+    """Follow a schedule label by label; return how many worths it had to spare none of."""
+    search = PotentialSearch(tiny, FLOW, proof.replace(labels=1000, target=None))
+    p, f, at, done, exact = search.machine, search.orders, 0, 0, 0
+    device, host = [0] * len(tiny.requests), [0] * len(tiny.requests)
+    ready = [request.arrival * search.divisor for request in tiny.requests]
+    for j, (batch, made_of) in enumerate(zip(schedule.batches, trace.batches, strict=True)):
+        for i, id in enumerate(one.id for one in tiny.requests):
+            dropped, moved = batch.drop.get(id, 0), batch.swap_out.get(id, 0) - batch.swap_in.get(id, 0)
+            device[i] += min(0, host[i] - dropped) - moved + batch.work.get(id, 0)
+            host[i] += moved - min(host[i], dropped)
+        made = [i for i, one in enumerate(trace.requests) if any(x.batch == j and x.generated for x in one.steps)]
+        if not made:
+            continue
+        left = sum(1 << i for i in range(len(device)) if f.token[at, i] < p.length[i])
+        room = p.blocks - sum(-(-p.context[i, f.token[at, i]] // p.block) for i in made)
+        new, rows = int(f.labels.count[FREE]), int(f.labels.count[ROWS])
+        potential_kernels.step(p, f, at, sum(1 << i for i in made), left, room * p.block)
+        assert f.labels.count[ROWS] == rows + 1
+        at, now = new, made_of.end * search.divisor
+        for i in made:
+            over = f.token[at, i] == p.length[i]
+            done += p.rate[i] * now * over
+            ready[i] = now + p.call[i, f.token[at, i] - 1]
+            device[i] *= not over
+        assert f.time[at] <= now
+        assert f.ends[at] <= done
+        assert all(f.ready[at, i] <= ready[i] for i in range(len(ready)) if f.token[at, i] < p.length[i])
+        for k, least in enumerate(f.worth[at].tolist()):
+            if least == LOW:
+                continue
+            w = int(p.whom[k])
+            worth = (p.scale - p.wait[k]) * now + (p.wait[k] * ready[w] if w >= 0 else 0)
+            worth -= sum(int(p.prices[k, i] @ (device[i], host[i])) for i in range(len(device)))
+            assert least <= worth
+            exact += k > 0 and least == worth
+    assert f.labels.left[at] == 0
+    value = (objective_value(trace, FLOW) + search.before) * search.divisor
+    assert all(f.labels.bound[: int(f.labels.count[ROWS])] <= value)
+    return exact
+
+
+def test_every_schedule_is_covered_by_labels():
+    """The lemmas of potentials.py on random schedules."""
+    exact = 0
+    for seed in few(range(6000), 12):
+        tiny, draw = drawn(seed), Random(seed)
+        schedule = random_schedule(draw, tiny)
+        exact += follow(tiny, verify_schedule(tiny, schedule), schedule, random_potentials(draw, tiny))
+    assert exact >= (3000 if ALL else 250)
+
+
+def test_no_bound_is_above_an_optimum():
+    count = reached = 0
+    for seed in few(range(2000), 10):
+        tiny, objective, draw = drawn(seed), SUMS[seed // 4 % len(SUMS)], Random(seed)
+        try:
+            optimum = exhaustive_optimum(tiny, objective, max_states=1500 if ALL else 400)[0]
+        except TooManyStates:
+            continue
+        bounds = [random_potentials(draw, tiny).replace(labels=5000).value(tiny, objective) for _ in range(4)]
+        assert max(bounds) <= optimum, (seed, objective)
+        count, reached = count + 1, reached + (max(bounds) == optimum)
+    assert count >= 10
+    assert 20 * reached >= count
