@@ -119,7 +119,7 @@ class PotentialSearch:
         if proof.target is not None:
             target = min(LARGE, (proof.target + self.before) * self.divisor)
         size = 116 + 16 * n + 8 * count
-        work = Work.label * proof.labels * (1 + count * count // 100)
+        work = label_work(count) * proof.labels
         (budget or Budget()).spend(f"a search of {proof.labels} labels", work, size * proof.labels)
         f = self.orders = kernels.room(n, count, proof.labels)
         f.ready[0] = [request.arrival * self.divisor for request in requests]
@@ -167,6 +167,11 @@ def _machine(instance: Instance, objective: str, proof: Potentials, rates: list[
         compute=np.array([each.compute for each in given]), wait=np.array([each.wait for each in given]), whom=whom,
         prices=prices, needs=bits,
     )  # fmt: skip
+
+
+def label_work(potentials: int) -> int:
+    """Return nanoseconds that a label takes, about."""
+    return Work.label * (1 + potentials * potentials // 400)
 
 
 def swaps_of(instance: Instance, function: int, moves: int) -> tuple[int, int]:
