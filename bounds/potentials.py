@@ -36,6 +36,8 @@ def propose_potentials(task: Task) -> Iterator[Proposal]:
     check_size(task.instance)
     if not can_bind(task.instance) or len(task.instance.requests) > Grids.requests:
         raise InvalidCertificate("potentials are for a few requests that do not fit together")
+    if not any(line.tokens for line in task.instance.cost.functions):
+        raise InvalidCertificate("potentials are for tokens that take time")
     return _proofs(task)
 
 
@@ -53,11 +55,16 @@ def _proofs(task: Task) -> Iterator[Proposal]:
         yield Proposal(proof.replace(labels=end.labels), end.bound)
         if not end.is_found:
             return
-        order = [int(search.orders.batch[at]) for at in path(search.orders.labels, int(search.orders.labels.heap[0]))[1:]]
-        new = [each for each in grid.active(search.machine, order) if each not in held]
+        new = [each for each in grid.active(search.machine, order_of(search)) if each not in held]
         if not new:
             return
         held |= dict.fromkeys(new)
+
+
+def order_of(search: PotentialSearch) -> list[int]:
+    """Return the requests that generate tokens in each batch up to the next label, as bits."""
+    f = search.orders
+    return [int(f.batch[at]) for at in path(f.labels, int(f.labels.heap[0]))[1:]]
 
 
 class Past(NamedTuple):
@@ -82,7 +89,8 @@ class Grid:
         compute = (-(-device // max(1, self.each))).max(axis=1)
         copies = np.zeros_like(compute)
         for apart, rate in ((host - device, out), (device - host, back)):
-            copies = np.maximum(copies, np.where(apart > 0, -(-apart // rate) if rate else 2 * Grids.scale, 0).max(axis=1))
+            needed = -(-apart // rate) if rate else 2 * Grids.scale
+            copies = np.maximum(copies, np.where(apart > 0, needed, 0).max(axis=1))
         spare = Grids.scale - copies
         self.compute = np.concatenate([spare[:, None], np.repeat(compute[:, None], self.n, axis=1)], axis=1)
         self.wait = np.concatenate([0 * spare[:, None], np.repeat((spare - compute)[:, None], self.n, axis=1)], axis=1)
@@ -137,7 +145,7 @@ class _Walk:
         compute = grid.compute + grid.wait * (is_full & (np.arange(n + 1) > 0))
         gain = before + compute * (p.fixed + len(made) * (p.each + p.token))
         context = [int(p.context[i, min(self.token[i], p.length[i] - 1)]) for i in range(n)]
-        gain += sum(grid.price[:, i, 0] * (context[i] - 1) for i in made)[:, None]
+        gain += (grid.price[:, made, 0] * (np.array(context)[made] - 1)).sum(axis=1)[:, None]
         gain[~grid.is_one] = -np.inf
         gain[:, [1 + i for i in range(n) if i not in live]] = -np.inf
         room = p.block * (p.blocks - sum(-(-context[i] // p.block) for i in made))
@@ -145,7 +153,8 @@ class _Walk:
         key = np.zeros(len(gain), dtype=np.int64)  # the prices of the others
         for i in others:
             key = key * len(grid.pairs) + side[i]
-        pairs = np.array(list(product(grid.pairs, repeat=len(others)))).reshape(len(grid.pairs) ** len(others), len(others), 2)
+        pairs = np.array(list(product(grid.pairs, repeat=len(others))))
+        pairs = pairs.reshape(len(grid.pairs) ** len(others), len(others), 2)
         most = _most(pairs[:, None] - pairs[None], np.array([context[i] - 1 for i in others]), room, p.host)
         worth, source = np.full(gain.shape, -np.inf), np.full(gain.shape, -1)
         for whom, wait in {(-1, 0), *((i, int(g)) for i in others for g in set(grid.wait[:, i + 1].tolist()) if g)}:

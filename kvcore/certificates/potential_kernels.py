@@ -7,7 +7,7 @@ import numpy as np
 from kvcore.certificates import labels
 from kvcore.certificates.frontier import ZERO
 from kvcore.certificates.labels import EMPTY, FREE, LARGE, TIRED, is_tired, mixed
-from kvcore.compiled import compiled, inlined
+from kvcore.compiled import compiled
 
 LOW = -4 * LARGE
 """A potential that waits for a request that is over: nothing is known of it."""
@@ -119,13 +119,13 @@ def step(p, f, at, batch, left, room):
     return add(p, f, at)
 
 
-@inlined
+@compiled
 def waited(p, k, batch):
     """Whether a potential waits for a request of a batch."""
     return p.whom[k] >= 0 and batch >> p.whom[k] & 1
 
 
-@inlined
+@compiled
 def after(p, f, at, k, batch, left, room):
     """Return what a potential is worth after a batch, by the best one to come from."""
     worth, ends = LOW, waited(p, k, batch)
@@ -145,7 +145,7 @@ def after(p, f, at, k, batch, left, room):
     return worth
 
 
-@inlined
+@compiled
 def at_moment(p, f, at, k, time, left):
     """Return what a potential is worth at a moment, by the KV that there may be."""
     if f.worth[at, k] == LOW:
@@ -179,7 +179,7 @@ def most(p, f, at, j, k, some, room, time):
     return min(whole + filled(f, 2, room), filled(f, 0, room) + filled(f, 1, p.host))
 
 
-@inlined
+@compiled
 def filled(f, which, room):
     """Return the worth of the room, filled with the dearest first."""
     worth, done = 0, 0

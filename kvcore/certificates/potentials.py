@@ -26,9 +26,9 @@ is one of them, else y. Then as it ends, at T', with v of requests outside F alo
 
     W + y' fixed + sum over F of (y' (each + token) + p_i (K_i - 1))  <=  U T' - v, or (U - g) T' + g r_w - v if y' = y.
 
-*Proof.* If w is in F, S >= r_w and U S >= (U - g) S + g r_w. Of i in F at least one token is processed; what else of K_i
-m_i lacks is processed too, or comes back: by the three conditions this and p_i m_i + q_i h_i are p_i (K_i - 1) or more.
-For others see Lemma 1. QED
+*Proof.* If w is in F, S >= r_w and U S >= (U - g) S + g r_w. Of i in F at least one token is processed; what else of
+K_i m_i lacks is processed too, or comes back: by the three conditions this and p_i m_i + q_i h_i are p_i (K_i - 1) or
+more. For others see Lemma 1. QED
 
 By R6 the blocks of F leave R to others. So another potential, with time alone or with the same w and g, is worth at T'
 at least that less the most by which v is larger at its prices, and p_i K_i for each of F; if its w is in F,
@@ -43,10 +43,10 @@ Lemma 3. So no schedule is below the least bound of the labels still to be follo
 prices and w are in Z: use it for one batch after another, and take from v who has its token. In the order of these
 tokens the k-th is no earlier than the first k as a set; what follows a token takes its calls and work alone.
 
-**Example.** A batch takes 4 ticks and 1 a token; M = 4; A and B have prompts of 2 and 1, two outputs each. With
-U = y = 1 and p = q = 1 for A alone a first batch of both ends at 0 + 4 + 2 + 1 = 7 or later, where the potential is worth
-7 - 2 = 5; A's next token is at 5 + 4 + 1 + 2 = 12. B's, whose context does not fit beside, takes 5 more: the sum is
-12 + 17 = 29, the optimum.
+**Example.** A batch takes 4 ticks and 1 a token; M = 4; A and B have prompts of 2 and 1, two outputs each. Let
+U = y = 1 and p = q = 1 for A alone. A first batch of both ends at 0 + 4 + 2 + 1 = 7 or later; the potential is worth
+7 - 2 = 5 then, and A's next token is at 5 + 4 + 1 + 2 = 12. B's, whose context does not fit beside, takes 5 more: the
+sum is 12 + 17 = 29, the optimum.
 """
 
 from collections.abc import Callable
@@ -129,7 +129,7 @@ class PotentialSearch:
 
     def run(self, labels: int | None = None, stops: Callable[[], bool] = lambda: False) -> End:
         """Go on until there are this many labels, the search is over, or `stops` says so."""
-        end = run(kernels.search, self.machine, self.orders, min(labels or self.most, self.most), stops)
+        end = run(kernels.search, self.machine, self.orders, min(labels or self.most, self.most), stops, slice=2**13)
         bound = (Fraction(end.bound, self.divisor) - self.before) / self.unit
         return end._replace(bound=least_value(bound, self.objective))
 

@@ -1,18 +1,13 @@
 """Potentials: below every schedule, label by label; the second checker says the same; every slip is noticed."""
 
-import json
 from random import Random
 
-import pytest
-
 from kvcore import objective_value, verify_schedule
-from kvcore.certificates import InvalidCertificate, Potential, Potentials, potential_kernels, potentials
-from kvcore.certificates.certificate import rounded
+from kvcore.certificates import potential_kernels
 from kvcore.certificates.labels import FREE, ROWS
 from kvcore.certificates.potential_kernels import LOW
 from kvcore.certificates.potentials import PotentialSearch
 from kvcore.metrics import SUMS
-from library import check
 from tests.support.drawer import FRESH, TIGHT, draw_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
