@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from kvcore.certificates.potential_kernels import Machine
 from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work, swaps_of
 from kvcore.certificates.proof import InvalidCertificate
 from kvcore.instance import Instance
+from kvcore.metrics import scale_of
 
 
 class Grids:
@@ -46,10 +48,13 @@ def _proofs(task: Task) -> Iterator[Proposal]:
     work = max(range(len(lines)), key=lambda k: lines[k].tokens / lines[k].divisor)
     moves = max(range(len(lines)), key=lambda k: lines[k].swap_in_tokens / lines[k].divisor)
     grid = Grid(instance, work, moves)
+    upper = None if task.upper is None else ceil(task.upper * scale_of(instance.requests, task.objective))
     held = dict.fromkeys(grid.potential(point, -1) for point in grid.of_work())
     while not task.is_over():
         labels = min(Most.labels, Most.work // (2 * label_work(1 + len(held))))
-        proof = Potentials(function=work, moves=moves, scale=Grids.scale, potentials=tuple(held), labels=labels)
+        proof = Potentials(
+            function=work, moves=moves, scale=Grids.scale, potentials=tuple(held), labels=labels, target=upper
+        )
         search = PotentialSearch(instance, task.objective, proof)
         end = search.run(stops=task.stops)
         yield Proposal(proof.replace(labels=end.labels), end.bound)
