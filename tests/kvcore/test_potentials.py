@@ -1,12 +1,13 @@
 """Potentials: below every schedule, label by label; the second checker says the same; every slip is noticed."""
 
 import json
+from contextlib import suppress
 from random import Random
 
 import pytest
 
 from kvcore import objective_value, verify_schedule
-from kvcore.certificates import InvalidCertificate, Potential, Potentials, potential_kernels, potentials
+from kvcore.certificates import InvalidCertificate, Potential, Potentials, certify, potential_kernels, potentials
 from kvcore.certificates.certificate import rounded
 from kvcore.certificates.labels import FREE, ROWS
 from kvcore.certificates.potential_kernels import LOW
@@ -92,3 +93,25 @@ def test_no_bound_is_above_an_optimum():
         count, reached = count + 1, reached + (max(bounds) == optimum)
     assert count >= 10
     assert 20 * reached >= count
+
+
+def test_the_other_checker_agrees():
+    """It takes what is proved; it may prove more, as it orders what is left otherwise, but never more than an optimum."""
+    count = more = known = 0
+    for seed in few(range(900), 18):
+        tiny, objective, draw = drawn(seed), SUMS[seed // 4 % len(SUMS)], Random(seed)
+        proof = random_potentials(draw, tiny).replace(labels=5000, target=None)
+        bound = proof.value(tiny, objective)
+        made, box = certify(tiny, objective, proof, bound), check.read_instance(json.loads(tiny.to_json()))
+        assert check.verify_certificate(box, json.loads(made.to_json())) == (objective, bound)
+        with suppress(check.Broken):
+            check.verify_certificate(box, json.loads(made.replace(bound=str(bound + 1)).to_json()))
+            more += 1
+        with suppress(TooManyStates):
+            above = exhaustive_optimum(tiny, objective, max_states=400)[0] + 1
+            with pytest.raises(check.Broken, match="proves"):
+                check.verify_certificate(box, json.loads(made.replace(bound=str(above)).to_json()))
+            known += 1
+        count += 1
+    assert known >= 10
+    assert 4 * more <= count
