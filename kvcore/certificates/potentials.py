@@ -10,7 +10,8 @@ its arrival or the end of its call, and is generated with K_i tokens on the devi
 
     p_i <= y each,  q_i - p_i <= z out,  p_i - q_i <= z back.
 
-At T it is worth (U - g) T + g r_w - v, where v is the sum of all p_i m_i + q_i h_i; nothing is said once w is over.
+At T it is worth (U - g) T + g r_w - v, where v is the sum of all p_i m_i + q_i h_i; nothing is said once w is over. One
+with y = U and no prices, worth U T, is always there.
 
 **Lemma 1.** (U - g) T - v never falls, so no potential does. *Proof.* In a batch of D (U - g) D >= y D + z D >= y each
 for all tokens processed, z out and z back for all swapped: v rises by no more. Drops and ends lower v. r_w only rises.
@@ -19,7 +20,7 @@ QED
 **Lemma 2.** At T m_i + h_i <= K_i - 1, and <= k_i where T <= r_i; all m_i fit the device, all h_i the host. So v has a
 largest value V, and from T on a potential is worth (U - g) T + g r_w - V or more. *Proof.* The last token known is
 processed in the batch that generates the next; before r_i nothing is worked on (R2). Within a batch let KV change
-evenly. Contexts were smaller before. QED
+evenly. Where T is of an earlier token, contexts were smaller; of requests over by now v is left out. QED
 
 **Lemma 3.** Let a potential be worth W as a batch starts at S that generates tokens of the requests F; y' = y + g if w
 is one of them, else y. Then as it ends, at T', with v of requests outside F alone,
@@ -30,23 +31,24 @@ is one of them, else y. Then as it ends, at T', with v of requests outside F alo
 K_i m_i lacks is processed too, or comes back: by the three conditions this and p_i m_i + q_i h_i are p_i (K_i - 1) or
 more. For others see Lemma 1. QED
 
-By R6 the blocks of F leave R to others. So another potential, with time alone or with the same w and g, is worth at T'
-at least that less the most by which v is larger at its prices, and p_i K_i for each of F; if its w is in F,
-r_w = T' + call: g call more.
+By R6 the blocks of F leave R to others. So at T' another potential is worth at least that, less the most by which v of
+others (each up to K_i - 1) is larger at its prices, less p_i K_i for each of F; both are of time alone (g = 0, or w in
+F) or of the same w and g. If its w is in F, r_w = T' + call: g call more.
 
 **Labels.** A label says after such a batch which tokens are generated, the least T, sum of ends and worth of each
-potential, and r_i where above T. It covers a moment between batches with these tokens where nothing is less. The label
-that `step` writes for each F that fits covers the end of its batch: Lemma 2 at T, at each r_i before S and at S, then
-Lemma 3. So no schedule is below the least bound of the labels still to be followed.
+potential, and r_i where above T, else 0. It covers a moment between batches with these tokens where nothing is less.
+The label that `step` writes for each F that fits covers the end of its batch: Lemma 2 at T, at each r_i before S and at
+S, then Lemma 3. So no schedule is below the least bound of the labels still to be followed.
 
-**What is left.** All requests of a set Z have their next tokens no earlier than Lemma 3 says for F = Z, over U, if all
-prices and w are in Z: use it for one batch after another, and take from v who has its token. In the order of these
-tokens the k-th is no earlier than the first k as a set; what follows a token takes its calls and work alone.
+**What is left.** If all prices and w are in a set Z, its requests all have their next tokens no earlier than (W + y
+fixed + sum over Z of (y (each + token) + p_i (K_i - 1))) / U: Lemma 3 for one batch after another, where who has its
+token leaves v. In the order of these tokens the k-th is no earlier than the first k as a set; what follows a token
+takes its calls and work alone.
 
-**Example.** A batch takes 4 ticks and 1 a token; M = 4; A and B have prompts of 2 and 1, two outputs each. Let
-U = y = 1 and p = q = 1 for A alone. A first batch of both ends at 0 + 4 + 2 + 1 = 7 or later; the potential is worth
-7 - 2 = 5 then, and A's next token is at 5 + 4 + 1 + 2 = 12. B's, whose context does not fit beside, takes 5 more: the
-sum is 12 + 17 = 29, the optimum.
+**Example.** A batch takes 4 ticks and 1 a token; M = 4; A and B have prompts of 2 and 1, two outputs each. Let U = y =
+1 and p = q = 1 for A alone. A first batch of both ends at 0 + 4 + 2 + 1 = 7 or later; the potential is worth 7 - 2 = 5
+then, and A's next token is at 5 + 4 + 1 + 2 = 12. B's, whose context does not fit beside, takes 5 more: the sum is 12 +
+17 = 29, the optimum.
 """
 
 from collections.abc import Callable

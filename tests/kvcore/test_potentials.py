@@ -1,16 +1,24 @@
 """Potentials: below every schedule, label by label; the second checker says the same; every slip is noticed."""
 
+import json
+from contextlib import suppress
 from random import Random
 
-from kvcore import objective_value, verify_schedule
-from kvcore.certificates import potential_kernels
+import pytest
+
+import kvbound as kv
+from kvcore import CostFunction, objective_value, verify_schedule
+from kvcore.certificates import InvalidCertificate, Potential, Potentials, certify, potential_kernels, potentials
 from kvcore.certificates.labels import FREE, ROWS
 from kvcore.certificates.potential_kernels import LOW
 from kvcore.certificates.potentials import PotentialSearch
 from kvcore.metrics import SUMS
+from library import check
+from tests.support.build import instance, requests_of
 from tests.support.drawer import FRESH, TIGHT, draw_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
+from tests.support.plain import FRONTIER, LABELS, plain
 from tests.support.random_proofs import random_potentials
 from tests.support.random_schedules import random_schedule
 
@@ -87,3 +95,99 @@ def test_no_bound_is_above_an_optimum():
         count, reached = count + 1, reached + (max(bounds) == optimum)
     assert count >= 10
     assert 20 * reached >= count
+
+
+def test_the_other_checker_agrees():
+    """It takes what is proved; it may prove more, as it orders what is left otherwise, but no more than an optimum."""
+    count = more = known = 0
+    for seed in few(range(900), 36):
+        tiny, objective, draw = drawn(seed), SUMS[seed // 4 % len(SUMS)], Random(seed)
+        proof = random_potentials(draw, tiny).replace(labels=5000, target=None)
+        bound = proof.value(tiny, objective)
+        made, box = certify(tiny, objective, proof, bound), check.read_instance(json.loads(tiny.to_json()))
+        assert check.verify_certificate(box, json.loads(made.to_json())) == (objective, bound)
+        with suppress(check.Broken):
+            check.verify_certificate(box, json.loads(made.replace(bound=str(bound + 1)).to_json()))
+            more += 1
+        with suppress(TooManyStates):
+            above = exhaustive_optimum(tiny, objective, max_states=200)[0] + 1
+            with pytest.raises(check.Broken, match="proves"):
+                check.verify_certificate(box, json.loads(made.replace(bound=str(above)).to_json()))
+            known += 1
+        count += 1
+    assert known >= 5
+    assert 4 * more <= count
+
+
+TWO = instance(*requests_of("A 2 2; B 1 2"), cost=(CostFunction(busy=4, tokens=1),), memory=4, host_memory=0)
+"""The example of the head of potentials.py."""
+ONE = Potential(compute=1, device=(1, 0), host=(1, 0))
+
+
+def test_the_example():
+    search = PotentialSearch(TWO, FLOW, Potentials(scale=1, potentials=(ONE,), labels=99))
+    assert search.run().bound == 29 == exhaustive_optimum(TWO, FLOW)[0]
+    assert search.orders.time[1] == 7
+    assert search.orders.worth[1].tolist() == [7, 5]
+    assert Potentials(scale=1, potentials=(), labels=99).value(TWO, FLOW) == 27
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"compute": 0},  # a token takes no time
+        {"device": (2, 0), "host": (2, 0)},
+        {"host": (2, 0)},  # nothing pays for the way out
+        {"host": (0, 0)},  # ... back
+        {"wait": 1, "request": 1},  # more than the whole
+        {"compute": 0, "wait": 1, "device": (0, 0), "host": (0, 0)},  # for whom?
+        {"compute": 0, "wait": 1, "request": 2, "device": (0, 0), "host": (0, 0)},
+        {"device": (1,), "host": (1,)},
+    ],
+)
+def test_prices_beyond_what_work_and_swaps_take_are_refused(wrong):
+    proof = Potentials(scale=1, potentials=(ONE, ONE.replace(**wrong)), labels=9)
+    with pytest.raises(InvalidCertificate, match="potential 2 has other prices"):
+        proof.value(TWO, FLOW)
+    box = check.read_instance(json.loads(TWO.to_json()))
+    made = certify(TWO, FLOW, proof.replace(potentials=()), 20).replace(proof=proof)
+    with pytest.raises(check.Broken):
+        check.verify_certificate(box, json.loads(made.to_json()))
+
+
+MUTANTS = {
+    "gain": lambda m: m._replace(fixed=m.fixed + 1), "token": lambda m: m._replace(token=m.token + 1),
+    "room": lambda m: m._replace(blocks=m.blocks - 1), "host": lambda m: m._replace(host=m.host // 2),
+    "call": lambda m: m._replace(call=2 * m.call + 1), "wait": lambda m: m._replace(wait=2 * m.wait),
+    "prices": lambda m: m._replace(prices=2 * m.prices), "work": lambda m: m._replace(each=2 * m.each),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_labels_that_know_less_cover_too_little(name, monkeypatch):
+    """Planted: batches, calls and tokens take longer, there is less room, weights and prices are double."""
+    machine = potentials._machine
+    monkeypatch.setattr(potentials, "_machine", lambda *given: MUTANTS[name](machine(*given)))
+    with pytest.raises(AssertionError):
+        test_every_schedule_is_covered_by_labels()
+
+
+def test_without_numba_the_search_is_the_same(monkeypatch):
+    def found():
+        return [random_potentials(Random(seed), drawn(seed)).value(drawn(seed), FLOW) for seed in range(20)]
+
+    compiled = found()
+    monkeypatch.setattr(potentials, "kernels", plain(LABELS, FRONTIER, "kvcore.certificates.potential_kernels"))
+    assert found() == compiled
+
+
+def test_potentials_are_found_that_prove_more():
+    """Three requests, of which two fit, swap and call: no other way without a search of all states proves as much."""
+    tiny = instance(
+        *requests_of("A 6 2/9f 2/9f 2; B 6 2/7f 2/7f 2; C 5 2/5f 2/5f 2"),
+        cost=(CostFunction(busy=6, tokens=3), CostFunction(swap_out_tokens=2, swap_in_tokens=2)),
+        memory=24, host_memory=24, partial=True,
+    )  # fmt: skip
+    found, fresh = (kv.bound(tiny, method=method, time_limit=60) for method in ("potentials", "fresh"))
+    assert found.bound > fresh.bound
+    kv.verify_certificate(tiny, found.certificate)

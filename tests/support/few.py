@@ -30,7 +30,7 @@ def turn() -> int:
 
 
 def has_its_turn(name: str) -> bool:
-    """Whether a test runs where `KVBOUND_TURNS` is set: one of `PARTS` in each half day, so that all do in three days."""
+    """Whether a test runs where `KVBOUND_TURNS` is set: one of `PARTS` each half day, so all do in three days."""
     return (crc32(name.encode()) + TURN) % PARTS == 0
 
 
