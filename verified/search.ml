@@ -72,7 +72,7 @@ let tree item l =
   build 0 (Array.length sorted)
 let set ns = tree List.hd (List.map (fun n -> n, n) ns)
 let of_nodes ns = List.fold_left (fun h n -> (h * 1000003) lxor (n + 17)) 0 ns land max_int
-module Joint = Hashtbl.Make (struct type t = int list let equal (a : t) b = a = b let hash = of_nodes end)
+module Joint = Hashtbl.Make (struct type t = int list let equal = list_eqb ((=) : int -> int -> bool) let hash = of_nodes end)
 
 (* Limits that can bind (else -1): others are never reached, or only with another one, which is `implied` by. *)
 let uses l = Array.map int [| l.blk; l.hos; l.tok; l.ptok; add_big_int l.ndec l.npre |]
@@ -91,20 +91,31 @@ let binding m rows needed =
     let p r = big (if limit.(r) < 0 then 0 else p.(r)) in
     { pblk = p 0; phos = p 1; ptk = p 2; ppt = p 3; prq = p 4 }
 
-(* Which nodes are as good as others of their group, whatever may follow: the largest simulation, row by row. *)
-let simulation inst strict group all =
-  let found = groups (List.init (Array.length all) (fun n -> group n, n)) and place = Array.map (fun _ -> 0) all in
-  Hashtbl.iter (fun _ ns -> List.iteri (fun k n -> place.(n) <- k) ns) found;
-  let peers = Array.mapi (fun n _ -> Hashtbl.find found (group n)) all in
-  let row = Array.map (fun ns -> Bytes.make (List.length ns) '1') peers in
-  let as_good a b = a = b || peers.(a) == peers.(b) && Bytes.get row.(b) place.(a) = '1' in
-  let falls b a = as_good a b && not (simulates inst strict as_good all.(b) all.(a)) && (Bytes.set row.(b) place.(a) '0'; true) in
+(* Which nodes are as good as others of their group, of fewer or as many requests, whatever may follow: the largest
+   simulation, row by row. *)
+let simulation inst strict group kinds all =
+  let found = groups (List.rev (List.init (Array.length all) (fun n -> group n, n))) and known = Hashtbl.create 1000 in
+  let peers n _ = match Hashtbl.find_opt known (group n, kinds.(n)) with
+    | Some ns -> ns
+    | None ->
+      let ns = Array.of_list (List.filter (fun p -> subset kinds.(n) kinds.(p)) (Hashtbl.find found (group n))) in
+      Hashtbl.add known (group n, kinds.(n)) ns; ns in
+  let peers = Array.mapi peers all in
+  let row = Array.map (fun ns -> Bytes.make (Array.length ns) '1') peers in
+  let rec place (a : int) ns low high =
+    let mid = (low + high) / 2 in
+    if low >= high then -1 else if ns.(mid) = a then mid else if ns.(mid) < a then place a ns (mid + 1) high else place a ns low mid in
+  let as_good a b = a = b || (let k = place a peers.(b) 0 (Array.length peers.(b)) in k >= 0 && Bytes.get row.(b) k = '1') in
   let rec sweep () =
     let fell = ref false in
-    for b = Array.length all - 1 downto 0 do List.iter (fun a -> if falls b a then fell := true) peers.(b) done;
+    let falls b k a = if a <> b && Bytes.get row.(b) k = '1' && not (simulates inst strict as_good all.(b) all.(a)) then begin
+      Bytes.set row.(b) k '0';
+      fell := true
+    end in
+    for b = Array.length all - 1 downto 0 do Array.iteri (falls b) peers.(b) done;
     if !fell then sweep () in
   sweep ();
-  as_good, peers
+  as_good, Array.map Array.to_list peers
 
 (* A node for each state, with the starts that lead to it; then one for all that are as good as each other, compared with
    all of a start if `whole`, else with those of as much progress. *)
@@ -146,11 +157,11 @@ let graph inst o strict =
     let l' = if inst.mach.hybrid then { l' with npre = keep 4 (add_big_int l.ndec l.npre) } else { l' with ndec = l.ndec; npre = l.npre } in
     if strict then { l' with nout = sub_big_int (act_of l) (act_of l') } else l' in
   let all = Array.map (fun x -> thin (=) { x with hold = slim x.hold; edges = List.map (fun (n, l) -> n, slim l) x.edges }) all in
-  let as_good, _ = simulation inst strict (fun n -> kinds.(n), Some keys.(n)) all in
+  let as_good, _ = simulation inst strict (fun n -> Some keys.(n)) kinds all in
   let all = Array.map (thin as_good) all and sizes = groups (List.map (fun k -> k, ()) (Array.to_list kinds)) in
   let large = Array.map (fun kinds -> List.compare_length_with (Hashtbl.find sizes kinds) 3000 > 0) kinds in
   fold, fun whole ->
-  let as_good, peers = simulation inst strict (fun n -> kinds.(n), if large.(n) || not whole then Some keys.(n) else None) all in
+  let as_good, peers = simulation inst strict (fun n -> if large.(n) || not whole then Some keys.(n) else None) kinds all in
   let same = Array.mapi (fun n l -> List.fold_left (fun m p -> if p < m && as_good p n && as_good n p then p else m) n l) peers in
   let reduced n =
     let x = all.(n) and is_better p = p <> n && same.(p) = p && as_good p n in
