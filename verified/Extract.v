@@ -11,5 +11,5 @@ Extract Inlined Constant Nat.leb => "((<=) : int -> int -> bool)".
 Extraction "kvproof.ml"
   referee check check_slots check_longest simple alone shares_ok  (* what is proved *)
   sort norm initial rate fee lasts jointb nexts opts origin held urate none target_of offset every steady waits active
-  next answers simulates settled follow tables options_in now_of later layers_of all_late arrange blank
+  next answers simulates subset now_of later layers_of all_late arrange place_in
   pieces once unit_of supply_of rated_of.

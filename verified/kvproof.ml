@@ -1586,7 +1586,7 @@ let rec place_in n ns = match ns with
 (** val arrange : int list -> int list **)
 
 let arrange ns =
-  fold_right place_in [] ns
+  fold_left (fun l n -> place_in n l) ns []
 
 (** val dead : node **)
 
@@ -1815,11 +1815,6 @@ type layer = { entries : (int list * Big_int_Z.big_int) list search_tree;
                steer : (int list -> int list option);
                guide : (int list -> int); used : int search_tree list }
 
-(** val blank : layer **)
-
-let blank =
-  { entries = Tip; steer = (fun _ -> None); guide = (fun _ -> 0); used = [] }
-
 (** val found :
     (int list -> int) -> layer -> int list -> Big_int_Z.big_int option **)
 
@@ -1875,24 +1870,24 @@ let rate_of o nodes nn =
   | _ -> sum (fun n -> (at_node nodes n).rated) nn
 
 (** val each :
-    instance -> (load -> int list -> bool) ->
-    ((int * load) * Big_int_Z.big_int list) list list -> load -> int list ->
-    Big_int_Z.big_int list -> bool **)
+    instance -> bool -> ((int * load) * Big_int_Z.big_int list) list list ->
+    load -> int list -> Big_int_Z.big_int list -> int list list -> int list
+    list **)
 
-let each i =
+let each i strict =
   let m = i.mach in
-  let rec each0 f oo l nn slack =
+  let rec each0 oo l nn slack more0 =
     match oo with
-    | [] -> f l nn
+    | [] -> if usable i strict l then nn :: more0 else more0
     | os :: oo0 ->
-      forallb (fun x ->
+      fold_right (fun x more1 ->
         let slack0 = minus slack (snd x) in
         if existsb (fun y -> Z.leb y Big_int_Z.zero_big_int) slack0
-        then true
+        then more1
         else let l0 = plus l (snd (fst x)) in
              if fitsb m l0
-             then each0 f oo0 l0 ((fst (fst x)) :: nn) slack0
-             else true) os
+             then each0 oo0 l0 ((fst (fst x)) :: nn) slack0 more1
+             else more1) more0 os
   in each0
 
 (** val tried : step -> (int * load) -> Big_int_Z.big_int **)
@@ -1952,32 +1947,30 @@ let tables nodes ps l =
 
 (** val follow :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
-    -> node search_tree -> (int list -> Big_int_Z.big_int -> bool) -> step
-    list -> (int -> Big_int_Z.big_int
-    list * ((int * load) * Big_int_Z.big_int list) list) -> (int
-    list * Big_int_Z.big_int) -> bool **)
+    -> node search_tree -> (step list * (int * opts_of) search_tree) -> (int
+    list * Big_int_Z.big_int) -> Big_int_Z.big_int * int list list **)
 
-let follow i o scale target strict nodes settle ps look e =
+let follow i o scale target strict nodes t0 e =
   let nn = fst e in
   let b = Z.add (snd e) (Z.mul scale (rate_of o nodes nn)) in
-  let chosen = map look nn in
-  (&&) (settle (map (fun n -> (at_node nodes n).idle) nn) b)
-    (each i (fun l nn0 -> (||) (negb (usable i strict l)) (settle nn0 b))
-      (map snd chosen) none [] (slack_of i target ps b chosen))
+  let chosen = map (options_in nodes t0) nn in
+  (b,
+  ((map (fun n -> (at_node nodes n).idle) nn) :: (each i strict
+                                                   (map snd chosen) none []
+                                                   (slack_of i target
+                                                     (fst t0) b chosen) [])))
 
-(** val item_ok :
-    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
-    -> node search_tree -> (int list -> int) -> step list -> (step
-    list * (int * opts_of) search_tree) list -> (int list -> int) -> layer ->
-    (int list * Big_int_Z.big_int) -> bool **)
+(** val all_ended : node search_tree -> int list -> bool **)
 
-let item_ok i o scale target strict nodes hashes ps tt g l e =
-  (&&)
-    ((||) (negb (forallb (fun n -> (at_node nodes n).ended) (fst e)))
-      (Z.leb target (snd e)))
-    (let t0 = nth (g (fst e)) tt ([], Tip) in
-     follow i o scale target strict nodes (settled target nodes hashes ps l)
-       (fst t0) (options_in nodes t0) e)
+let all_ended nodes nn =
+  forallb (fun n -> (at_node nodes n).ended) nn
+
+(** val settle :
+    Big_int_Z.big_int -> node search_tree -> (int list -> int) -> step list
+    -> layer -> (Big_int_Z.big_int * int list list) -> bool **)
+
+let settle target nodes hashes ps l x =
+  forallb (fun nn -> settled target nodes hashes ps l nn (fst x)) (snd x)
 
 type vector = { since : int; span : int; steps : step list }
 
@@ -2006,20 +1999,37 @@ let later vs =
 
 (** val closed :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
-    -> node search_tree -> (int list -> int) -> vector list -> layer list ->
-    bool **)
+    -> node search_tree -> (int list -> int) -> (vector list ->
+    (Big_int_Z.big_int * int list list) list list -> layer) -> int -> vector
+    list -> layer -> bool **)
 
-let rec closed i o scale target strict nodes hashes vs = function
-| [] -> true
-| l :: lL0 ->
-  let vs0 = later vs in
-  let ps = now_of vs0 in
-  (&&)
-    (forallb
-      (forallb
-        (item_ok i o scale target strict nodes hashes ps (tables nodes ps l)
-          l.guide (hd blank lL0))) (items l.entries []))
-    (closed i o scale target strict nodes hashes vs0 lL0)
+let rec closed i o scale target strict nodes hashes choose ticks0 vs l =
+  match items l.entries [] with
+  | [] -> true
+  | l0 :: l1 ->
+    ((fun fO fS n -> if n=0 then fO () else fS (n-1))
+       (fun _ -> false)
+       (fun ticks1 ->
+       let vs0 = later vs in
+       let ps = now_of vs0 in
+       let tt = tables nodes ps l in
+       let next0 =
+         items
+           (each_of
+             (map (fun e ->
+               follow i o scale target strict nodes
+                 (nth (l.guide (fst e)) tt ([], Tip)) e)) l.entries) []
+       in
+       let l' = choose vs0 next0 in
+       (&&)
+         ((&&)
+           (forallb
+             (forallb (fun e ->
+               (||) (negb (all_ended nodes (fst e))) (Z.leb target (snd e))))
+             (l0 :: l1))
+           (forallb (forallb (settle target nodes hashes ps l')) next0))
+         (closed i o scale target strict nodes hashes choose ticks1 vs0 l'))
+       ticks0)
 
 (** val active : act -> bool **)
 
@@ -2183,9 +2193,10 @@ let start_nodes i names hash =
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
     -> node search_tree -> (state * int) list search_tree -> (state -> int)
     -> (int list -> int) -> Big_int_Z.big_int list option -> price list ->
-    (row list * Big_int_Z.big_int list) list -> layer list -> bool **)
+    (row list * Big_int_Z.big_int list) list -> int -> (vector list ->
+    (Big_int_Z.big_int * int list list) list list -> layer) -> bool **)
 
-let no_run i o scale target strict nodes names hash hashes first0 prices0 dd lL =
+let no_run i o scale target strict nodes names hash hashes first0 prices0 dd depth choose =
   (&&)
     ((&&)
       ((&&)
@@ -2212,21 +2223,27 @@ let no_run i o scale target strict nodes names hash hashes first0 prices0 dd lL 
        map (fun p -> { since = p.from; span = p.ticks; steps =
          (steps_of i scale nodes (latest_of first0 dd) p) }) prices0
      in
+     let l =
+       choose vs (((Big_int_Z.zero_big_int,
+         ((start_nodes i names hash) :: [])) :: []) :: [])
+     in
      (&&)
-       (settled target nodes hashes (now_of vs) (hd blank lL)
-         (start_nodes i names hash) Big_int_Z.zero_big_int)
-       (closed i o scale target strict nodes hashes vs lL))
+       (settled target nodes hashes (now_of vs) l (start_nodes i names hash)
+         Big_int_Z.zero_big_int)
+       (closed i o scale target strict nodes hashes choose depth vs l))
 
 (** val check_slots :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
     -> node search_tree -> (state * int) list search_tree -> (state -> int)
     -> (int list -> int) -> price list -> (row list * Big_int_Z.big_int list)
-    list -> layer list -> bool **)
+    list -> int -> (vector list -> (Big_int_Z.big_int * int list list) list
+    list -> layer) -> bool **)
 
-let check_slots i o bound scale strict nodes names hash hashes prices0 dd lL =
+let check_slots i o bound scale strict nodes names hash hashes prices0 dd depth choose =
   (&&)
     (no_run i o scale (target_of i o bound scale) strict nodes names hash
-      hashes None prices0 dd lL) (Z.leb Big_int_Z.zero_big_int scale)
+      hashes None prices0 dd depth choose)
+    (Z.leb Big_int_Z.zero_big_int scale)
 
 (** val all_late : instance -> Big_int_Z.big_int -> Big_int_Z.big_int **)
 
@@ -2241,12 +2258,13 @@ let all_late i bound =
     instance -> Big_int_Z.big_int -> bool -> node search_tree ->
     (state * int) list search_tree -> (state -> int) -> (int list -> int) ->
     Big_int_Z.big_int list -> price list -> (row list * Big_int_Z.big_int
-    list) list -> layer list -> bool **)
+    list) list -> int -> (vector list -> (Big_int_Z.big_int * int list list)
+    list list -> layer) -> bool **)
 
-let check_longest i bound strict nodes names hash hashes deadlines prices0 dd lL =
+let check_longest i bound strict nodes names hash hashes deadlines prices0 dd depth choose =
   (&&)
     (no_run i Flow Big_int_Z.unit_big_int (all_late i bound) strict nodes
-      names hash hashes (Some deadlines) prices0 dd lL)
+      names hash hashes (Some deadlines) prices0 dd depth choose)
     (forallb (fun s ->
       match name names hash (norm true Big_int_Z.zero_big_int s) with
       | Some n ->

@@ -511,8 +511,6 @@ type layer = { entries : (int list * Big_int_Z.big_int) list search_tree;
                steer : (int list -> int list option);
                guide : (int list -> int); used : int search_tree list }
 
-val blank : layer
-
 val found : (int list -> int) -> layer -> int list -> Big_int_Z.big_int option
 
 val held_at :
@@ -527,8 +525,8 @@ val settled :
 val rate_of : objective -> node search_tree -> int list -> Big_int_Z.big_int
 
 val each :
-  instance -> (load -> int list -> bool) -> ((int * load) * Big_int_Z.big_int
-  list) list list -> load -> int list -> Big_int_Z.big_int list -> bool
+  instance -> bool -> ((int * load) * Big_int_Z.big_int list) list list ->
+  load -> int list -> Big_int_Z.big_int list -> int list list -> int list list
 
 val tried : step -> (int * load) -> Big_int_Z.big_int
 
@@ -552,15 +550,14 @@ val tables :
 
 val follow :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
-  node search_tree -> (int list -> Big_int_Z.big_int -> bool) -> step list ->
-  (int -> Big_int_Z.big_int list * ((int * load) * Big_int_Z.big_int list)
-  list) -> (int list * Big_int_Z.big_int) -> bool
+  node search_tree -> (step list * (int * opts_of) search_tree) -> (int
+  list * Big_int_Z.big_int) -> Big_int_Z.big_int * int list list
 
-val item_ok :
-  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
-  node search_tree -> (int list -> int) -> step list -> (step
-  list * (int * opts_of) search_tree) list -> (int list -> int) -> layer ->
-  (int list * Big_int_Z.big_int) -> bool
+val all_ended : node search_tree -> int list -> bool
+
+val settle :
+  Big_int_Z.big_int -> node search_tree -> (int list -> int) -> step list ->
+  layer -> (Big_int_Z.big_int * int list list) -> bool
 
 type vector = { since : int; span : int; steps : step list }
 
@@ -570,7 +567,9 @@ val later : vector list -> vector list
 
 val closed :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
-  node search_tree -> (int list -> int) -> vector list -> layer list -> bool
+  node search_tree -> (int list -> int) -> (vector list ->
+  (Big_int_Z.big_int * int list list) list list -> layer) -> int -> vector
+  list -> layer -> bool
 
 val active : act -> bool
 
@@ -632,13 +631,15 @@ val no_run :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
   node search_tree -> (state * int) list search_tree -> (state -> int) ->
   (int list -> int) -> Big_int_Z.big_int list option -> price list -> (row
-  list * Big_int_Z.big_int list) list -> layer list -> bool
+  list * Big_int_Z.big_int list) list -> int -> (vector list ->
+  (Big_int_Z.big_int * int list list) list list -> layer) -> bool
 
 val check_slots :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
   node search_tree -> (state * int) list search_tree -> (state -> int) ->
   (int list -> int) -> price list -> (row list * Big_int_Z.big_int list) list
-  -> layer list -> bool
+  -> int -> (vector list -> (Big_int_Z.big_int * int list list) list list ->
+  layer) -> bool
 
 val all_late : instance -> Big_int_Z.big_int -> Big_int_Z.big_int
 
@@ -646,7 +647,8 @@ val check_longest :
   instance -> Big_int_Z.big_int -> bool -> node search_tree -> (state * int)
   list search_tree -> (state -> int) -> (int list -> int) ->
   Big_int_Z.big_int list -> price list -> (row list * Big_int_Z.big_int list)
-  list -> layer list -> bool
+  list -> int -> (vector list -> (Big_int_Z.big_int * int list list) list
+  list -> layer) -> bool
 
 val check :
   instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
