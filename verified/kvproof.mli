@@ -20,6 +20,8 @@ val pred : int -> int
 
 val add : int -> int -> int
 
+val sub : int -> int -> int
+
 val eqb : bool -> bool -> bool
 
 module Nat :
@@ -139,6 +141,8 @@ val filter : ('a1 -> bool) -> 'a1 list -> 'a1 list
 val find : ('a1 -> bool) -> 'a1 list -> 'a1 option
 
 val combine : 'a1 list -> 'a2 list -> ('a1 * 'a2) list
+
+val skipn : int -> 'a1 list -> 'a1 list
 
 val nodup : ('a1 -> 'a1 -> bool) -> 'a1 list -> 'a1 list
 
@@ -917,3 +921,144 @@ val shares_ok :
   instance -> objective -> int -> resource -> Big_int_Z.big_int ->
   Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int list ->
   Big_int_Z.big_int -> bool
+
+type payer = { since0 : Big_int_Z.big_int; till : Big_int_Z.big_int;
+               gain : (Big_int_Z.big_int -> Big_int_Z.big_int);
+               toll0 : (Big_int_Z.big_int -> Big_int_Z.big_int);
+               fee0 : (Big_int_Z.big_int -> Big_int_Z.big_int) }
+
+val fee0 : payer -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val later0 : Big_int_Z.big_int -> piece -> piece
+
+val kappa :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  (Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+type bands = (Big_int_Z.big_int * Big_int_Z.big_int) list
+
+val gain_of : bands -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val toll_of :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> bands -> Big_int_Z.big_int
+
+val right : bands -> bool
+
+val slot_of :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int -> int
+
+val opens : Big_int_Z.big_int -> Big_int_Z.big_int -> int -> Big_int_Z.big_int
+
+val spend :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int list -> Big_int_Z.big_int
+
+val ends_from :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int list -> Big_int_Z.big_int list
+
+type plan = { split : bool; rungs : Big_int_Z.big_int list;
+              firsts : Big_int_Z.big_int list;
+              tries : Big_int_Z.big_int list list;
+              cells : Big_int_Z.big_int list; slots : int;
+              dues : Big_int_Z.big_int list }
+
+val zip_max :
+  Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list
+
+val most : Big_int_Z.big_int list list -> Big_int_Z.big_int list
+
+val tolls :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) -> int ->
+  Big_int_Z.big_int list -> Big_int_Z.big_int list -> bands ->
+  Big_int_Z.big_int list
+
+val amount_in : bands -> piece list -> Big_int_Z.big_int
+
+val made :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+  Big_int_Z.big_int list -> int -> Big_int_Z.big_int list -> int -> piece
+  list -> bands -> Big_int_Z.big_int * Big_int_Z.big_int list
+
+val cell :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int -> int -> int
+  -> (Big_int_Z.big_int * Big_int_Z.big_int list) list -> Big_int_Z.big_int
+  -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val head :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> int -> piece ->
+  (Big_int_Z.big_int * Big_int_Z.big_int list) list -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+val by_cells :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int -> int -> int
+  -> piece -> (Big_int_Z.big_int * Big_int_Z.big_int list) list ->
+  (Big_int_Z.big_int * Big_int_Z.big_int list) list -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int list -> Big_int_Z.big_int
+
+val share : machine -> Big_int_Z.big_int -> function0 -> resource -> prices
+
+val unit_ticks : machine -> function0 -> resource -> Big_int_Z.big_int
+
+val gap_of :
+  machine -> Big_int_Z.big_int -> function0 -> resource -> Big_int_Z.big_int
+
+val zip_add :
+  Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list
+
+val no_later : Big_int_Z.big_int -> piece list -> Big_int_Z.big_int
+
+val plan_value :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  (Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int list ->
+  Big_int_Z.big_int -> piece list -> Big_int_Z.big_int -> plan ->
+  Big_int_Z.big_int option
+
+val values :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  (Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int list ->
+  Big_int_Z.big_int -> objective -> Big_int_Z.big_int -> (state -> piece
+  list) -> (state -> Big_int_Z.big_int) -> state list -> plan list ->
+  Big_int_Z.big_int option
+
+val within_prices :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int list ->
+  Big_int_Z.big_int list -> bool
+
+val lone : instance -> state -> Big_int_Z.big_int
+
+val speed_bound :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+  Big_int_Z.big_int list -> plan list -> Big_int_Z.big_int option
+
+val speed_ok :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+  Big_int_Z.big_int list -> plan list -> Big_int_Z.big_int -> bool
+
+val speed_proves :
+  instance -> objective -> int -> resource -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+  Big_int_Z.big_int list -> plan list -> Big_int_Z.big_int -> bool
