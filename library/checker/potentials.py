@@ -138,13 +138,17 @@ class WithPrices(Orders):
         over = {i for i in F if tokens[i] == len(self.fresh[i])}
         after = Known(label.ends + time * sum(self.rates[i] for i in over), time, tokens, ready, ())
         others = tuple(self.context(label, i) - 1 if i in left and i not in K else 0 for i in range(len(tokens)))
+        for some in groups.values():
+            some.sort(key=lambda each: each[1], reverse=True)
         worth = []
         for c, (_, g, w, p, _) in enumerate(self.prices):
-            known = groups.get(None if w is None or w in K else (w, g), ()) if w not in over else ()
-            call = g * self.wait[w][label.tokens[w]] if w in K else 0
-            held = sum(p[i] * K[i] for i in F if i not in over)
-            by_others = (worth + call - held - self.most(c, k, others, room) for k, worth in known)
-            worth.append(max(self.worth(after, c, time), *by_others, -inf))
+            best = self.worth(after, c, time)
+            more = (g * self.wait[w][label.tokens[w]] if w in K else 0) - sum(p[i] * K[i] for i in F if i not in over)
+            for k, known in groups.get(None if w is None or w in K else (w, g), ()) if w not in over else ():
+                if known + more <= best:
+                    break
+                best = max(best, known + more - self.most(c, k, others, room))
+            worth.append(best)
         return after._replace(worth=tuple(worth))
 
     def covers(self, one: Any, other: Any) -> bool:
