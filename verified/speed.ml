@@ -203,6 +203,7 @@ let prove inst o place r m e slot scale prices rows group level cells bound =
   let firsts = List.map (fun s -> slot_of (earliest inst) slot s.arrived) states in
   let sums = Array.make (Array.length prices) Z.zero in
   List.iter2 (fun row s -> Array.iteri (fun k w -> if s + k < Array.length sums then sums.(s + k) <- Z.add sums.(s + k) w) row) weights firsts;
+  let none = { split = false; rungs = []; firsts = []; tries = []; cells = []; slots = 1; dues = [] } in
   let known = Hashtbl.create 16 in
   let plan_of s (row, first) =
     let pieces = pieces inst true q den (own_spans inst) s and lone = Z.mul den (lone inst s) in
@@ -214,7 +215,8 @@ let prove inst o place r m e slot scale prices rows group level cells bound =
     let last = ref (Array.length dues) in
     while !last > 0 && Z.sign dues.(!last - 1) = 0 do decr last done;
     let dues = Array.sub dues 0 !last in
-    let made = plan ~line ~origin ~length ~least ~prices ~weight ~pieces ~lone ~dues ~level ~cells in
+    let made = try plan ~line ~origin ~length ~least ~prices ~weight ~pieces ~lone ~dues ~level ~cells
+      with Invalid_argument _ | Failure _ | Not_found | Z.Overflow | Division_by_zero -> none in
     Hashtbl.add known key made; made in
   let plans = List.map2 plan_of states (List.combine weights firsts) in
   let root = root line.e line.gap in
