@@ -2478,20 +2478,24 @@ class WithPrices(Orders):
     def least(self, label: Any) -> int:
         """What no schedule through a label ends below: next tokens in the best order, what follows alone."""
         left, U = self.left(label), self.U
-        when, cost = [label.time], [0]  # of each set: when all have their next tokens, and the least sum of these times
-        spend((10 + 30 * len(self.prices)) << len(left), "what is left")
+        when, cost = (
+            [0] * 2 ** len(left),
+            [0],
+        )  # of each set: when all have their next tokens, the least sum of these times
+        place = {i: 1 << k for k, i in enumerate(left)}
+        for i in left:
+            when[place[i]] = max(label.time, label.ready[i]) + self.busy + self.one
+        spend(30 * len(self.prices) + (30 << len(left)), "what is left")
+        for (y, _, w, p, q), worth in zip(self.prices, label.worth, strict=True):
+            Z = [i for i in left if p[i] or q[i] or i == w]
+            if worth > -inf:
+                known = worth + y * self.busy + sum(y * self.one + p[i] * (self.context(label, i) - 1) for i in Z)
+                bits = sum(place[i] for i in Z)
+                when[bits] = max(when[bits], -(-known // U))
         for bits in range(1, 2 ** len(left)):
-            Z = [i for k, i in enumerate(left) if bits >> k & 1]
-            end = max(when[bits & ~(1 << k)] for k in range(len(left)) if bits >> k & 1)
-            start = max(label.time, min(label.ready[i] for i in Z))
-            for k, (y, g, w, p, _) in enumerate(self.prices):
-                if w is None or w in Z:
-                    known = max(label.worth[k], self.worth(label, k, start, Z)) + g * (self.busy + self.one)
-                    known += y * self.busy + sum(y * self.one + p[i] * (self.context(label, i) - 1) for i in Z)
-                    end = max(end, -(-known // U))
-            when.append(end)
-            last = (cost[bits & ~(1 << k)] + self.rates[i] * end for k, i in enumerate(left) if bits >> k & 1)
-            cost.append(min(last))
+            without = [(bits & ~place[i], i) for i in left if bits & place[i]]
+            when[bits] = max(when[bits], *(when[less] for less, _ in without))
+            cost.append(min(cost[less] + self.rates[i] * when[bits] for less, i in without))
         return label.ends + cost[-1] + sum(self.rates[i] * self.rest[i][label.tokens[i]] for i in left)
 
     def followers(self, label: Any) -> Iterator[Any]:
@@ -2509,7 +2513,7 @@ class WithPrices(Orders):
         S = max(label.time, *(label.ready[i] for i in F))
         moments = {S, *(label.ready[i] for i in left if label.time < label.ready[i] < S)}
         time, groups = S, dict[Any, list[tuple[int, int]]]()  # for time alone, and for a request and its weight
-        spend(50 * len(self.prices) ** 2, "its potentials")
+        spend(200 * len(self.prices), "its potentials")
         for k, (y, g, w, p, _) in enumerate(self.prices):
             known = max(label.worth[k], *(self.worth(label, k, at) for at in moments))
             if known == -inf:
@@ -2530,7 +2534,9 @@ class WithPrices(Orders):
         for c, (_, g, w, p, _) in enumerate(self.prices):
             best = self.worth(after, c, time)
             more = (g * self.wait[w][label.tokens[w]] if w in K else 0) - sum(p[i] * K[i] for i in F if i not in over)
-            for k, known in groups.get(None if w is None or w in K else (w, g), ()) if w not in over else ():
+            some = groups.get(None if w is None or w in K else (w, g), ()) if w not in over else ()
+            best = max(best, *(known + more for k, known in some if k == c), -inf)
+            for k, known in some:
                 if known + more <= best:
                     break
                 best = max(best, known + more - self.most(c, k, others, room))
