@@ -159,7 +159,7 @@ def test_prices_beyond_what_work_and_swaps_take_are_refused(wrong):
 
 MUTANTS = {
     "gain": lambda m: m._replace(busy=m.busy + 1), "token": lambda m: m._replace(token=m.token + 1),
-    "room": lambda m: m._replace(blocks=m.blocks - 1), "host": lambda m: m._replace(host=0),
+    "room": lambda m: m._replace(blocks=m.blocks - 1),
     "call": lambda m: m._replace(call=2 * m.call + 1), "wait": lambda m: m._replace(wait=2 * m.wait),
     "prices": lambda m: m._replace(prices=2 * m.prices), "work": lambda m: m._replace(each=2 * m.each),
 }  # fmt: skip
