@@ -80,13 +80,13 @@ class WithPrices(Orders):
             limits[i] = early if at <= label.ready[i] else self.contexts[i][done] - 1
         return tuple(limits)
 
-    def worth(self, label: Any, k: int, at: int, those: list[int] | None = None) -> Any:
+    def worth(self, label: Any, k: int, at: int) -> Any:
         """Lemma 2."""
         _, g, w, _, _ = self.prices[k]
-        those = self.left(label) if those is None else those
-        if w is not None and w not in those:
+        left = self.left(label)
+        if w is not None and w not in left:
             return -inf
-        limits = self.limits(label, at, those)
+        limits = self.limits(label, at, left)
         return (self.U - g) * at + (g * label.ready[w] if g else 0) - self.most(k, 0, limits, self.given_room)
 
     def least(self, label: Any) -> int:
