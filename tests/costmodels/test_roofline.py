@@ -205,22 +205,16 @@ def test_all_parameters_of_a_name_are_read():
     (f"roofline:{SCOUT},kv_lora_rank=512,device=b200", "a shape needs q_lora_rank, qk_rope_head_dim, .* too"),
     ("roofline:model=tiny,device=h100,experts_read=2", "experts_read=2: a batch of tiny reads no experts a layer"),
     ("roofline:model=gpt-oss-20b,device=h100,experts_read=3", "a batch of gpt-oss-20b reads 4 to 32 of them"),
-    ("roofline:model=tiny,device=tpu", "no device is called 'tpu'; there are a100-40gb"),
-    ("roofline:model=tiny,device=h100,colour=red", "'colour=red' is no parameter; write roofline:model="),
     ("roofline:model=tiny,device=h100,tp=3", "tp=3: it has to divide the 2 heads of KV of tiny"),
     ("roofline:model=tiny,device=h100,block=0", "block=0 is no whole number from 1 on"),
-    ("roofline:model=tiny,device=h100,batch=1.5", "batch=1.5 is no whole number from 1 on"),
     ("roofline:model=tiny,device=h100,bandwidth=1.5", "bandwidth=3/2: the fraction of a peak is above 0"),
     ("roofline:model=tiny,device=h100,compute=0", "compute 0: write a number above 0"),
     ("roofline:model=tiny,device=h100,memory=2", "memory is the share for weights and KV, at most 1"),
     ("roofline:model=tiny,device=h100,transfers=none", "transfers is overlapped or sync, not 'none'"),
-    ("roofline:model=tiny,device=h100,weights=fp4", "weights is bf16 or fp8 or int4, not 'fp4'"),
     ("roofline:model=tiny,device=h100,wieghts=fp8",
      "is it weights.*; write .* launch, .* weights, kv, floor, windows, layers"),
     ("roofline:model=tiny,device=h100,launch=vllm", "no time between batches .* 'vllm'; is it vllm-0.*seconds, such"),
     ("roofline:model=tiny,device=h100,floor=vidur", "profiles of llama-2-7b on a100-80gb, .* on 1, 2, 4, 8 devices"),
-    ("roofline:model=llama-3-70b,device=rtx-4090", "llama-3-70b does not fit: its weights take 141.1 GB"),
-    ("roofline:model=llama-3-8b,device=h100,tick=1e-20", "take a longer tick"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_name_is_one_line(name, message):
     with pytest.raises(BadInput, match=message) as caught:

@@ -74,11 +74,6 @@ def test_one_variant_can_be_asked_for():
         attend(TritonBackend("cpu", variant=variant), inputs_of(CASES["mixed"], torch.float64))
 
 
-def test_a_decode_is_split_where_the_case_says_so():
-    _, layout = attend(TritonBackend("cpu"), inputs_of(CASES["decode in two splits"], torch.float64))
-    assert layout.splits == 2
-
-
 def test_large_batches_take_the_large_variants(monkeypatch):
     shape = HeadShape(group=2, kv_heads=2, width=16, size=8)
     assert variant_for("decode", [4096] * 64, HeadShape(4, 8, 64, 2)).name == "decode"

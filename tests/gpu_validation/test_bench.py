@@ -9,7 +9,7 @@ import torch
 
 from costmodels.models import LLAMA_1B, TINY, Model
 from gpu_validation import measure, peers
-from gpu_validation.attention_bench import bench, bench_case, compared, gpu_cases, layers_for
+from gpu_validation.attention_bench import bench, bench_case, gpu_cases, layers_for
 from gpu_validation.attention_case import TOLERANCE, AttentionCase, CaseData
 from gpu_validation.backend import TorchBackend
 from gpu_validation.bandwidth import Probe, bandwidths, peaks
@@ -96,16 +96,6 @@ def test_the_kernels_are_right_on_our_cases():
     run = ours(make, "ours, triton").prepare(data)
     assert max(data.error(run(layer), layer) for layer in (0, 1)) < 1e-6
     assert type(backends[0]).__name__ == "TritonBackend"
-
-
-def test_losers_are_told_too():
-    row = {"bytes_per_second": 1.0, "flop_per_second": 1.0}
-    rows = [{**row, "peer": "ours", "ours": True, "seconds_median": 4.0},
-            {**row, "peer": "slow", "ours": False, "seconds_median": 8.0},
-            {**row, "peer": "fast", "ours": False, "seconds_median": 3.0},
-            {"peer": "absent", "ours": False, "error": "not here"}]  # fmt: skip
-    found = compared(rows, LIMITS)[0]
-    assert (found["best_peer"], found["over_best_peer"]) == ("fast", 0.75)
 
 
 def test_the_summary_by_hand():
@@ -214,12 +204,6 @@ def test_peers_take_turns_and_the_warm_up_is_left_out():
     assert taken["A"] == [[None, 6], [None, 7]]
     samples = measure.interleaved(executions, CPU, repeats=4, warmup=0)
     assert [len(found) for found in samples.values()] == [4, 4, 4]
-
-
-def test_the_spread_by_hand():
-    assert measure.spread([5.0, 1.0, 3.0, 2.0, 4.0]) == {
-        "seconds_median": 3.0, "seconds_p10": pytest.approx(1.4), "seconds_p90": pytest.approx(4.6), "repeats": 5
-    }  # fmt: skip
 
 
 class Woken:

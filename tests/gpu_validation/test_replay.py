@@ -8,13 +8,11 @@ import pytest
 
 from costmodels.retime import retimed
 from gpu_validation.replay import Replayed, beyond, gains, ranking, report
-from heuristics import get_policy, trace_policy
 from kvbound.plots import plot_replay
 from kvcore import Cost, CostFunction, Schedule, verify_schedule
 from kvcore.metrics import OBJECTIVES, objective_value
 from tests.support.build import batch, instance, request, schedule
 from tests.support.random_schedules import random_trace
-from workloads import builtin
 
 TIMES = [name for name in OBJECTIVES if name not in ("late-requests", "normalized-latency")]
 
@@ -175,10 +173,3 @@ def test_a_report_is_drawn(tmp_path):
     figure = plot_replay(made, batches, path=tmp_path / "r.svg")
     assert [len(ax.containers) for ax in figure.axes] == [0, 2]
     assert "predicted, ms a batch" in (tmp_path / "r.svg").read_text()
-
-
-def test_a_built_in_instance_keeps_its_measures():
-    mars = builtin.builtin_instance("mars-figure1")
-    trace = trace_policy(mars, get_policy("fcfs"))
-    again = retimed(trace, planned_seconds(trace))
-    assert objective_value(again, "total-flow-time") == 35 * mars.tick_seconds * 10**9

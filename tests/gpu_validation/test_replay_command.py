@@ -6,7 +6,6 @@ from fractions import Fraction
 from itertools import count
 
 import pytest
-import torch
 
 from costmodels.cost_files import write_cost
 from gpu_validation.calibration import SIZES
@@ -15,7 +14,7 @@ from heuristics import get_policy, trace_policy
 from kvcore import Cost
 from kvcore.cost_file import CostFile, Observation
 from kvcore.instance import Machine
-from tests.support.commands import kvbound, one_line
+from tests.support.commands import kvbound
 from workloads import builtin
 
 SMALL = ("--device", "cpu", "--repeats", 2, "--warm-up", 1)
@@ -122,11 +121,6 @@ def test_a_schedule_of_another_instance():
     assert found[1]["predicted"] == alone[0]["predicted"] < found[0]["predicted"]
 
 
-def test_the_tokens_are_compared():
-    rows = replayed("infermax-figure15:I=8", "vllm", "serial", "--objective", "busy-time")["rows"]
-    assert [row["same_tokens"] for row in rows] == [True, True]
-
-
 @pytest.mark.parametrize(("arguments", "code", "line"), [
     (("mars-figure1", "nobody"), 2, "no policy is called 'nobody'"),
     (("mars-figure1", "fcfs", "fcfs"), 2, "the schedule fcfs is given twice"),
@@ -152,11 +146,6 @@ def test_a_cost_file_is_for_its_model(tmp_path):
     assert "was measured with llama-3.2-1b, not with tiny; leave --model out" in said
     write_cost(unit.replace(model="tiny"), file)
     assert replayed("mars-figure1", "fcfs", "--cost", file)["model"] == "tiny"
-
-
-def test_without_a_gpu_the_line_says_so(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "torch sees no GPU here; use --device cpu" in one_line("replay", "mars-figure1", "fcfs", code=4)
 
 
 def test_a_schedule_for_another_instance(tmp_path):

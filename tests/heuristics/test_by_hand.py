@@ -34,31 +34,10 @@ TABLE_1 = "A 3 3; B 4 2 @1; C 3 2 @1"
 
 HAND = {
     # --- vLLM V1
-    # A holds 5 after its first decode; B (6) finds 5 free, and room for its first chunk of 3
-    "vllm-v1: the gate asks for the whole prompt": (
-        "A 4 3; B 6 1 @1", {"memory": 10, "batch_tokens": 4},
-        {"vllm-v1": "A4 | A1 | A1", "vllm-v1-first-chunk": "A4 | A1 B3 | A1 -B3"}),
-    # A and B hold 4 each; A's token takes B's memory. C (1) waits behind B, which needs 5 of the 3 left
-    "vllm-v1: the last admitted is preempted to the front, and none is admitted": (
-        "A 4 3; B 4 3; C 1 1 @1", {"memory": 8}, {"vllm-v1": "A4 B4 | A1 -B4 | A1 | B5 C1 | B1."}),
     # A calls with 4 tokens of KV. B, meanwhile, takes the memory of 2
     "vllm-v1: freed blocks are found again where nobody took them": (
         "A 4 1/2+1 1; B 6 1 @1", {"memory": 8, "partial": True},
         {"vllm-v1": "A4 | B6 -A4 | A6.", "vllm-v1-prefix": "A4 | B6 -A4 | A4."}),
-    # the tokens of A and B take the memory of D and C, then A's that of B
-    "vllm-v1: as many are preempted as leave memory for the others": (
-        "A 4 3; B 4 3; C 1 3; D 1 3", {"memory": 10},
-        {"vllm-v1": "A4 B4 C1 D1 | A1 B1 -D1 -C1 | A1 -B5 | B6 C2 D2 | C1 D1."}),
-    # A (weight 1) and B (weight 2) hold 4 of 8: A cannot go on, and goes itself; B takes its memory in that batch
-    "vllm-v1: priority preempts the least weight wherever it runs": (
-        "A 4 3; B 4 3 w2", {"memory": 8}, {"vllm-v1": "* | A1 -B4", "vllm-v1-priority": "* | B1 -A4"}),
-    "vllm-v1: priority admits by weight": (
-        "A 1 9; B 1 1; C 1 1 w2", {"batch_requests": 2}, {"vllm-v1-priority": "C1 A1"}),
-    # C holds 7 in front of A, needs one of no blocks, and goes. A works on; B is not admitted since
-    "vllm-v1: one that preempts itself lets those after it go on": (
-        "A 3 3 @1 w2; B 2 1 @2 w2; C 5 4", {"memory": 10, "batch_tokens": 2, "batch_requests": 2},
-        {"vllm-v1-priority": "C2 | C2 | A1 C1 | A1 C1 | A1 C1 | A1 -C7",
-         "vllm-v1-priority-0.32": "C2 | C2 | A1 C1 | A1 C1 | A1 C1 | A1 B1 -C7"}),
     # C (3) is preempted with a token of KV, then A ends: B takes that token all the same; C comes back with 3 missing
     "vllm-v1: what an ended request leaves is taken after what was freed before": (
         "B 6 5; A 1 2 @3; C 3 3 @3", {"memory": 12, "batch_tokens": 3, "partial": True},
@@ -107,7 +86,6 @@ HAND = {
     "vllm-v1: an incomplete block is not found again": (
         "A 6 1/2+1 1", {"memory": 40, "block": 4, "partial": True}, {"vllm-v1-prefix": "A6 | A4 -A6."}),
     # --- SGLang
-    "sglang: a prefill runs alone and before decodes": ("A 3 3; B 4 2 @1", {}, {"sglang": "A3 | B4 | A1 B1 | A1."}),
     # A runs with 4 of 10 tokens of KV, 9 left of its limit: B needs 4 + 5 + 1 < free - share x 9
     **{f"sglang: admission leaves a share of the limits, {name}, M = {memory}": (
         "A 4 9 n10; B 4 5 @1 n5", {"memory": memory}, {name: f"A4 | {then}"})
@@ -125,15 +103,6 @@ HAND = {
         "R 1 3 n3; J 4 2 @1 n2; K 1 1 @1 n1", {"memory": 11, "prefill_tokens": 2},
         {"sglang": "R1 | J2 | J2 | K1 | R1 J1"}),
     # --- TensorRT-LLM
-    # A may end with 4 + 6 tokens, B with 4 + 4: both start in 18, and only A in 17, evict or not
-    **{f"trtllm: no-evict reserves prompt and limit, {machine}": (
-        "A 4 2 n6; B 4 2 n4", machine, {"trtllm-no-evict": first})
-       for machine, first in (
-           ({"memory": 18}, "A4 B4"), ({"memory": 17}, "A4"), ({"memory": 17, "evict": False}, "A4"))},
-    # A and B hold 4 each; A's token pauses B, which waits before C, and comes back whole when A is done
-    "trtllm: max-utilization pauses the last started and keeps its place": (
-        "A 4 3; B 4 3; C 3 1 @1", {"memory": 8}, {"trtllm-max-utilization": "A4 B4 | A1 -B4 | A1 | B5 C3 | B1."}),
-    "trtllm: chunks end at a block": ("A 10 1", {"batch_tokens": 6, "block": 4}, {"trtllm-no-evict": "A4 | A6."}),
     # A's token suspends B, and C (3) waits behind it; B comes back for a token when A is done
     "trtllm: v2 suspends the last started to the host": ("A 4 3; B 4 3; C 3 1 @1", {"memory": 8, "host_memory": 4}, {
         "trtllm-v2": "A4 B4 | A1 >B4 | A1 | B1 C3 <B4 | B1."}),
@@ -185,13 +154,6 @@ HAND = {
     # blocks of 4, 8 in all: A holds one, with room for its next token, and B the other: the last comer goes
     "8: a released decode needs a free block": ("A 2 3; B 2 3", {"memory": 8, "block": 4}, {
         "sarathi": "* | A1 B1", **dict.fromkeys(("sarathi-serve", "vllm", "vllm-vidur"), "* | A1 -B2")}),
-    # C = 4: B has 8 reserved as A needs its sixth token
-    "8: the last comer is evicted though its prefill was cut": (
-        "A 4 6; B 8 1 @1", {"memory": 13, "batch_tokens": 4}, {"sarathi-serve": "* | A1 B3 | A1 -B3 | A1"}),
-    # blocks of 4, 5 in all: A and B take the two that are free; C, which has room, is the last comer
-    "8: a decode with room in its block needs a free one once others have grown": (
-        "A 4 3; B 4 3; C 2 3", {"memory": 20, "block": 4},
-        dict.fromkeys(("sarathi-serve", "vllm", "vllm-vidur"), "* | A1 B1 -C2")),
     # the phase is what the model says: beside A's decode, B's last token takes none of P
     "9: a last chunk of one token is a decode here": (
         "A 1 4; B 4 1 @1", {"prefill_tokens": 3}, {"sarathi": "* | A1 B3 | A1 B1"}),
@@ -203,13 +165,6 @@ HAND = {
         "sarathi-c": "A3 | A1 B4 C1 | A1 B1 C2 | C1",  # C in parts of 1 and 2
         "sarathi-nocp": "A3 | A1 B4 | A1 B1 C3 | C1",  # C whole: 1 token of 6 was left
         "sarathi-nohy": "A3 | A1 | A1 | B4 | B1 | C3"}),  # A to its end, then B, then C
-    # B's only prompt token is a batch by itself, although A could decode; then both decode
-    "a prefill of one token is not repeated": (
-        "A 3 4; B 1 4 @1", {"memory": 20, "host_memory": 0}, {"vllm-ef": "A3 | B1 | A1 B1"}),
-    # both end with 2 + 4 - 1 = 5 tokens; memory is 8, so that vLLM starts both and evicts B at 4 + 4 = 8 tokens
-    "eviction-free reserves what is held at the end": ("A 2 4; B 2 4", {"memory": 8}, {
-        "vllm": "A2 B2 | A1 B1 | A1 B1 | A1 -B4 | B5.", "vllm-ef": "A=4 B=8"}),
-    "eviction-free starts what fits": ("A 2 4; B 2 4", {"memory": 10}, {"vllm-ef": "A=4 B=4"}),
     # A ends with 2 + 1 + 1 + 3 - 1 = 6 tokens. B, of 2 + 2 - 1 = 3, does not fit beside them in 8 during A's call
     **{f"a reservation counts while the call preserves, M = {memory}": (
         "A 2 1/5+1p 3; B 2 2 @1", {"memory": memory}, {"sarathi-ef": done})
@@ -253,25 +208,10 @@ HAND = {
         "A 2 1; B 2 1; C 2 5; D 5 2; E 1 1 @1", {"memory": 6, "chunked": False, "pause": False, "evict": False},
         {"sorted-f": "A=1 B=1 D=3 E=2 C=8"}),
     # --- SLAI: ticks of a second
-    # A's token at 1 is due again at 9, less 5 batches: at 4. In a memory that is 97 % full, from then on 10 early
-    **{f"a decode waits until it is due, M = {memory}": (
-        "A 8 4 tpot8; B 3000 1 @1 tpot8", {"memory": memory}, {"slai": f"A8 | B512 | B512 | B512 | A1 B511 | {then}"})
-       for memory, then in ((None, "B512"), (3100, "A1 B511"))},
     # a tenth of a second counts. At 0.02 s a tick, A is due 5 ticks after its token, less 5 batches, so at once
     **{f"without a limit on TPOT, {tick} s a tick": (
         "A 8 2; B 3000 1 @1", {"tick": tick}, {"slai": f"A8 | {then}"})
        for tick, then in (("1/50", "A1 B511"), ("1/60", "B512 | A1 B511"))},
-    # C (5) and D (4) come together; there is room, or a place, for one beside A
-    **{f"the shortest prompt is admitted first, {machine}": (
-        "A 4 2; C 5 1 @1; D 4 1 @1", machine, {"slai": "A4 | A1 D4 | C5."})
-       for machine in ({"memory": 9, "batch_requests": 9}, {"memory": 40, "batch_requests": 2})},
-    # B holds or has reserved 8, A needs its sixth token. B finds room again when A is done
-    "a decode evicts the prefill that was cut": (
-        "A 4 6; B 8 1 @1", {"memory": 13, "batch_tokens": 4},
-        {"slai": "A4 | A1 B3 | A1 -B3 | A1 | A1 | A1 | B4 | B4."}),
-    # M = 8 is full when A, which was due first, needs its next token
-    "a decode that lacks a block evicts itself": (
-        "A 3 4; B 3 4", {"memory": 8}, {"slai": "A3 B3 | A1 B1 | B1 -A4 | B1 | A5 | A1."}),
     # --- WAIT
     # A waits for B, and both sit out until C and D have come. E, of another type, is alone until the last has come
     "a type is in a batch once two new ones wait": (

@@ -8,8 +8,7 @@ import pytest
 
 from heuristics import Unsuited, get_policy, trace_policy
 from heuristics.policies.deadline import Deadline
-from heuristics.policies.knee import has_knee
-from kvcore import Cost, CostFunction
+from kvcore import CostFunction
 from kvcore.cost import OwnCost
 from kvcore.instance import Slo
 from tests.support.build import instance, request
@@ -47,13 +46,6 @@ def test_a_cost_without_marginal_costs_is_declined(name):
     own = instance(request("A", 1, 1), memory=99, evict=True).replace(cost=OwnCost(lambda features: 1))
     with pytest.raises(Unsuited, match=rf"^policy {name} cannot run on .*: it is not made for a cost of your own"):
         trace_policy(own, get_policy(name))
-
-
-def test_what_has_a_knee():
-    assert has_knee(Cost(ROOFLINE))
-    assert has_knee(Cost((CostFunction(busy=8, tokens_above={"knee": 3, "coefficient": 5}),)))
-    assert not has_knee(Cost((CostFunction(busy=8, tokens=2), CostFunction(swap_out_tokens=3))))
-    assert not has_knee(OwnCost(lambda features: 1))
 
 
 @pytest.mark.parametrize("seed", few(range(40), 8))

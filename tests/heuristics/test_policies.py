@@ -198,15 +198,6 @@ def test_an_online_policy_has_no_admission_test():
     assert isinstance(caught.value.__cause__, NotKnown)
 
 
-def test_wrong_predictions_change_the_order_and_never_feasibility():
-    instance = Instance(machine=Machine(memory=9, batch_requests=1), requests=(simple("A", 1, 2), simple("B", 1, 6)))
-    swapped = instance.replace(requests=(simple("A", 1, 6), simple("B", 1, 2)))
-    assert completions(trace_policy(instance, get_policy("sjf"))) == {"A": 2, "B": 8}
-    # A has generated 1 of 6 as B arrives .. but at tick 0 both are there: B, believed short, goes first and to its end
-    schedule = run_policy(instance, get_policy("sjf"), predictions=swapped)
-    assert completions(verify_schedule(instance, schedule)) == {"A": 8, "B": 6}
-
-
 @pytest.mark.parametrize(("requests", "message"), [
     ((simple("C", 1, 2),), "the predictions have no request A"),
     ((simple("A", 1, 2, 1), simple("B", 1, 6)), "the predictions give request A 1 calls, it makes 0"),

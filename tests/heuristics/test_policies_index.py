@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 
 from heuristics import get_policy, run_policy, trace_policy
-from heuristics.policies.figure_1 import Listed
 from heuristics.policies.index import HEADROOM, LEAST, MEANS, Index, mean_work
 from heuristics.policies.staggered import rates
 from kvcore import Cost, CostFunction, Instance, Machine
@@ -202,10 +201,3 @@ def test_without_parameters_it_plans_better_than_groups_at_one_distance():
     names = "staggered", "mc-sf", *groups
     spent = {name: busy_time(trace_policy(instance, get_policy(name))) for name in names}
     assert min(spent, key=lambda name: spent[name]) == "staggered"
-
-
-def test_a_list_is_followed():
-    instance = by_tokens(1, *(simple(f"R{i}", 2, 2) for i in range(3))).replace(machine=Machine(memory=3))
-    for policy, order in ((get_policy("fcfs"), ["R0", "R1", "R2"]), (Listed([2, 0, 1]), ["R1", "R2", "R0"])):
-        batches = trace_policy(instance, policy).expanded().batches
-        assert [next(iter(batch.work)) for batch in batches][::2] == order

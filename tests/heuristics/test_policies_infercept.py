@@ -137,14 +137,6 @@ def test_no_work_waits_for_a_swap_of_infercept(mixture):
     assert all(b.duration == -(-work.value(b.features) // work.divisor) for b in busy)
 
 
-def test_online_estimates_do_not_see_durations():
-    """The same is decided up to the moment at which the first call ends in one of the two."""
-    for name in ("infercept-elapsed", "infercept-profiled"):
-        longer, shorter = (batches(name, two(duration, host_memory=None)) for duration in (90, 50))
-        end = 24 + 50
-        assert [b for b in longer if b.start < end] == [b for b in shorter if b.start < end]
-
-
 @pytest.mark.parametrize("name", [policy.name for policy in FAMILIES["InferCept"]])
 def test_each_runs_where_types_differ_and_predictions_are_wrong(name):
     """The instances of the tests of repetition, with the types of the mixture and calls believed twice as long."""

@@ -10,8 +10,6 @@ from heuristics.policies.sglang import SGLang
 from kvcore import Call, Instance, Machine, Request, Segment, verify_schedule
 from kvcore.instance import Coarsening
 
-Moves = list[tuple[dict[str, int], dict[str, int]]]
-
 
 def request(id, prompt, output, arrival=0, **more):
     return Request(id=id, arrival=arrival, prompt=prompt, segments=(Segment(decode=output),), **more)

@@ -45,13 +45,6 @@ def test_one_of_several_is_named(tmp_path):
         get_policy(f"{file}:Third")
 
 
-ENDLESS = """
-    def decide(self, view, plan):
-        while True:
-            pass
-"""
-
-
 @pytest.mark.parametrize(("text", "message"), [
     (None, "there is no file .*mine.py"),
     ("1 // 0", r"mine.py fails: ZeroDivisionError: .* \(.*mine.py, line 1\)$"),

@@ -341,11 +341,6 @@ def test_an_unknown_suffix(name, what, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_path_that_cannot_be_written(tmp_path):
-    with pytest.raises(BadInput, match=r"a\.svg: cannot be written: No such file or directory"):
-        compare_schedules(columns(), tmp_path / "missing" / "a.svg")
-
-
 def test_a_large_trace_is_small():
     """200 requests, of which two at a time decode in turn: 3,000 batches, 6,000 steps, 12,000 intervals."""
     made = instance(*(request(f"R{i}", 5, 30, arrival=7 * i) for i in range(200)), memory=10_000)

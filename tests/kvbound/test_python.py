@@ -161,10 +161,6 @@ def test_a_policy_may_be_a_function_or_a_class(rule):
     assert run.label in ("by_prompt", "<lambda>", "sjf")
 
 
-def test_policies_may_be_one_text():
-    assert [run.label for run in kv.compare(FIGURE_1, "fcfs,sjf", against=None).policies] == ["fcfs", "sjf"]
-
-
 def test_without_traces_a_comparison_keeps_the_best_schedule_and_all_rows():
     names, seconds = "fcfs,mars-order,sjf", {"seconds", "clock_seconds"}
     whole, lean = (kv.compare(FIGURE_1, names, traces=traces, time_limit=1e6) for traces in (True, False))

@@ -201,13 +201,6 @@ def test_a_file_that_nobody_claims_and_one_that_is_not_there(small):
     ]  # fmt: skip
 
 
-def test_a_certificate_of_another_objective(small):
-    record = small.record("mars-figure1")
-    other = certify(small.instance(record), "makespan", Alone())
-    small.path(record, "certificate", FLOW).write_bytes(gzip.compress(other.to_json().encode()))
-    assert wrong(small) == ["mars-figure1 is for total-flow-time, not for makespan"]
-
-
 @pytest.mark.parametrize(("given", "message"), [
     ({"value": 3}, "a value has a schedule, and a bound a certificate, or neither is there"),
     ({"value": 3, "schedule": TODAY, "status": "solved"}, "solved is what has a value that is its bound"),

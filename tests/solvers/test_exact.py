@@ -11,7 +11,6 @@ from kvcore.certificates import events as core
 from kvcore.certificates import verify_certificate
 from kvcore.certificates.budget import Most
 from kvcore.cost import CostFunction
-from kvcore.errors import BadInput
 from kvcore.schedule import Schedule
 from solvers.dual_bound import run
 from solvers.exact import exact
@@ -63,11 +62,6 @@ def worth(instance, objective, found):
 
 
 # --- known optima ----------------------------------------------------------------------------------------------------
-def test_mars_figure_1():
-    assert exact(MARS).value == 29
-    assert exact(MARS.with_free_calls()).value == 27
-
-
 @pytest.mark.parametrize("size", few([1, 8, 64, *(2**k for k in (1, 2, 4, 5, 7, 8, 9, 10))]))
 def test_infermax_figure_15_is_proved_for_every_prompt(size):
     figure = builtin_instance(f"infermax-figure15:I={size}")
@@ -212,8 +206,3 @@ def test_what_no_search_takes_is_said():
     assert (result.status, result.stopped) == ("feasible", "limit of the search")
     for why in ("slots is not proved with batches", "at most 32 requests", "configurations is not proved with"):
         assert any(why in said for said in result.failed)
-
-
-def test_an_unknown_objective():
-    with pytest.raises(BadInput, match="speed"):
-        exact(MARS, "speed")

@@ -298,17 +298,14 @@ def test_every_cost_brings_its_tick_and_machine(tmp_path, cost):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["fixed", "--n", 0], "Invalid value for '--n'"),
-    (["fixed", "--n", 1, "--rate", "."], "--rate .: write a number above 0"),
     (["fixed", "--n", 1, "--rate", "fast"], "--rate fast: write a number above 0, such as 2, 0.5 or 1/40"),
     (["fixed", "--n", 1, "--rate", "1e999999999"], "--rate 1e999999999: write a number above 0"),
     (["fixed", "--n", 1, "--cv", "0"], "--cv 0: write a number above 0"),
-    (["fixed", "--n", 1, "--minutes", "-1"], "--minutes -1: write a number above 0"),
     (["mixed", "--n", 1, "--share", "half"], "--share half: write a number of at least 0"),
     (["fixed", "--n", 1, "--slo-ttft", "1/0"], "--slo-ttft 1/0: write a number above 0"),
     (["fixed", "--n", 1, "--slo-normalized", "x"], "--slo-normalized x: write a number above 0"),
     (["fixed", "--n", 1, "--handling", "keep"], "--handling is one of min-waste, preserve, "),
     (["infercept", "--n", 9, "--handling", "swap", "--host-memory", 1], "--handling swap: request "),
-    (["fixed", "--n", 1, "--cost", "a100"], "no cost model is called 'a100'; there are unit, "),
     (["fixed", "--n", 1, "--cost", "infermax-7b", "--tick", "1/40"], "--tick: a tick of the cost infermax-7b lasts"),
     (["fixed", "--n", 1, "--tick", "1e-40"], "fixed: tick_seconds: its numerator and denominator are at most"),
     (["fixed", "--n", 1, "--prefill-tokens", 500], "the machine: prefill_tokens 500 exceeds batch_tokens 384"),

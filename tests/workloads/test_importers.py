@@ -137,7 +137,6 @@ def replaced(old, new):
     (replaced(",7,0.0500001", ",seven,0.0500001"), "line 3: decode_tokens must be a whole number, it is 'seven'"),
     (replaced(",7,0.0500001", ",,0.0500001"), "line 3: decode_tokens must be a whole number, it is empty"),
     (replaced(",7,0.0500001", ",0,0.0500001"), "line 3: decode_tokens must be at least 1, it is '0'"),
-    (replaced(",7,0.0500001", ",-7,0.0500001"), "line 3: decode_tokens must be at least 1, it is '-7'"),
     (replaced(",7,0.0500001", "," + "7" * 99 + ",0"), "line 3: decode_tokens must be .*, it is '7{38}..'"),
     (replaced("12,5,", "0,5,"), "line 2: initial_prompt_tokens must be at least 1, it is '0'"),
     (replaced("chat,1,,7", "chat,1,3,7"), "line 3: initial_prompt_tokens must be empty but for segment 0"),
@@ -155,7 +154,6 @@ def replaced(old, new):
     (replaced("math,0,40,1,0,0,text_bpe", "math"), "line 6: 2 fields, the header names 8 columns"),
     (replaced("text_bpe", '"text'), "line 6: not a CSV file: unexpected end of data"),
     (TWO.encode("utf-16"), "not UTF-8 text"),
-    (b"PK\x03\x04\xff", "not UTF-8 text"),
 ])  # fmt: skip
 def test_a_bad_mixture_is_answered_in_one_line(file, text, message):
     with pytest.raises(BadInput, match=message) as refused:
@@ -165,11 +163,9 @@ def test_a_bad_mixture_is_answered_in_one_line(file, text, message):
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"take": 0}, "--take is from 1 to 2, the number of all requests in the file, not 0"),
-    ({"take": 3}, "--take is from 1 to 2"),
     ({"tick": Fraction(0)}, "a tick lasts more than 0 seconds, not 0"),
     ({"rate": Fraction(-1)}, "the rate of arrivals is from 1/1000000 to 1000000 per second, not -1"),
     ({"minutes": Fraction(1, 1000), "rate": Fraction(1, 1000)}, "no request arrives within --minutes"),
-    ({"minutes": Fraction(0), "rate": Fraction(1)}, "arrivals go on for more than 0 and at most"),
 ])  # fmt: skip
 def test_bad_options_are_answered_in_one_line(file, options, message):
     with pytest.raises(BadInput, match=message):
@@ -223,8 +219,6 @@ def test_time_stamps_of_the_later_traces_and_a_byte_order_mark_are_read(file):
 @pytest.mark.parametrize(("text", "message"), [
     (ARRIVALS.replace("ContextTokens", "Context"), "line 1: no column ContextTokens"),
     (ARRIVALS.replace("1,1\n", "1,-1\n"), "line 3: GeneratedTokens must be at least 0, it is '-1'"),
-    (ARRIVALS.replace("2023-11-17 00:00:00.0049600", "yesterday"), "line 3: TIMESTAMP must be a time such as"),
-    (ARRIVALS.replace("2023-11-17 00:00:00.0049600", "2023-13-17 00:00:00"), "line 3: TIMESTAMP must be a date"),
 ])  # fmt: skip
 def test_a_bad_azure_trace_is_answered_in_one_line(file, text, message):
     with pytest.raises(BadInput, match=message):
@@ -282,15 +276,12 @@ def test_some_sessions_are_drawn_and_keep_their_order(file):
 
 @pytest.mark.parametrize(("old", "new", "message"), [
     ("think_time_s", "pause", "line 1: no column think_time_s; the columns needed are trace_id, agent, seq"),
-    ("t1,main,1,9.0", "t1,main,0,9.0", "line 3: seq must be another: line 2 has the same one of that session"),
     ("t1,main,7", "t1,main,8", "line 10: seq must be 7, the next one of session main-t1, it is '8'"),
     ("9.0,150", "4.0,150", "line 3: t_s must be no earlier than that of line 2, the row of the session before it"),
-    ("9.0,150", "soon,150", "line 3: t_s must be a decimal number, it is 'soon'"),
     ("9.0,150", "9.0,0", "line 3: input_tokens must be at least 1, it is '0'"),
     ("150,20,", "150,-20,", "line 3: output_tokens must be at least 0, it is '-20'"),
     ("3.0,1.5", "3.0,-1.5", "line 3: think_time_s must be at least 0, it is '-1.5'"),
     ("t1,main,1,", ",main,1,", "line 3: trace_id must be a name of 1 to 90 printable characters, it is empty"),
-    ("t1,main/sub1,0,", "t1,,0,", "line 4: agent must be a name of 1 to 90 printable characters, it is empty"),
 ])  # fmt: skip
 def test_bad_sessions_are_answered_in_one_line(file, old, new, message):
     assert SESSIONS.count(old) == 1
@@ -366,29 +357,17 @@ def test_agents_with_a_handling(file, tmp_path):
 
 
 @pytest.mark.parametrize(("source", "arguments", "message"), [
-    ("infercept", ["--memory", 10], "request chat-aaaaaaaa can never fit: its last token needs 30 tokens"),
     ("infercept", ["--memory", 60, "--host-memory", 1, "--handling", "swap"], "--handling swap: request chat-aaaa"),
-    ("infercept", ["--cost", "none"], "no cost model is called 'none'; there are unit, "),
-    ("infercept", ["--cost", "infercept-6b", "--tick", "1"], "--tick: a tick of the cost infercept-6b lasts 1/1000"),
     ("infercept", ["--cost", "infercept-6b", "--block", 64], "only instances whose batches all last one tick"),
-    ("infercept", ["--minutes", "soon", "--rate", 1], "--minutes soon: write a number above 0"),
     ("infercept", ["--minutes", 1], "--minutes means nothing without --rate, the requests a second"),
     ("infercept", ["--minutes", 1, "--rate", 1, "--take", 1], "--take draws requests without replacement, --min"),
-    ("infercept", ["--prefill-tokens", 65], "the machine: prefill_tokens 65 exceeds batch_tokens 64"),
-    ("infercept", ["--prefill-tokens", 0], "Invalid value for '--prefill-tokens'"),
-    ("infercept", ["--batch-requests", 0], "Invalid value for '--batch-requests'"),
     ("infercept", ["--block-size", "big"], "Invalid value for '--block-size'"),
     ("infercept", ["--evict", "yes"], "Got unexpected extra argument"),
     ("infercept", ["--no-chunked", "--batch-tokens", 5], "its prompt is a prefill of 12 tokens"),
     ("azure", ["--no-such"], "No such option"),
-    ("azure", ["--memory", 10], "request R1 can never fit"),
-    ("azure", ["--minutes", 1], "No such option"),
     ("azure", ["--tick", "1e99999999"], "--tick 1e99999999: write a number above 0"),
     ("agent-traces", [], "name the memory that you use, in tokens (--memory)"),
     ("agent-traces", ["--cost", "infermax-70b"], "name the memory that you use, in tokens (--memory)"),
-    ("agent-traces", ["--memory", 499], "request main-t1/0 can never fit: its last token needs 500 tokens"),
-    ("agent-traces", ["--memory", 499, "--drop-too-long", "--take", 4], "--sample (--take) is from 1 to 3"),
-    ("agent-traces", ["--memory", 500, "--handling", "lose"], "--handling is one of min-waste, "),
 ])  # fmt: skip
 def test_bad_options_of_the_commands_are_answered_in_one_line(file, tmp_path, source, arguments, message):
     text = {"infercept": TWO, "azure": ARRIVALS, "agent-traces": SESSIONS}[source]

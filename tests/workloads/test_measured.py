@@ -47,7 +47,6 @@ def test_what_the_model_lacks_is_noted():
     ("blis.csv", ",1150000,", ",1050000,", "line 3: last_chunk_time_us must be no earlier than first_chunk_time"),
     ("blis.csv", ",512,8,512", ",0,8,512", "line 2: input_tokens must be at least 1"),
     ("blis.csv", ",512,8,512", ",512,0,512", "line 2: output_tokens must be at least 1"),
-    ("blis.csv", "status", "state", "line 1: no column status"),
     ("blis.csv", ",ok,", ",error,", "none of its requests was done"),
     ("llmservingsim.csv", "40000000,40000000,\"", "4e,40000000,\"", "line 2: TTFT must be a decimal number"),
     ("llmservingsim.csv", "\n0,1,", "\n1,1,", "line 3: instance id must be 0 in all rows: a run here is"),
