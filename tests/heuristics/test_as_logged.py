@@ -2,10 +2,8 @@
 
 import csv
 import json
-import os
 import random
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +13,9 @@ from heuristics.as_logged import LoggedDifference, read_run
 from kvcore import BadInput, Instance, InvalidSchedule, Machine, verify_schedule
 from kvcore.metrics import evictions, makespan, objective_value
 from tests.support.build import request
+from tests.support.data import real
 from workloads.importers.run_log import restarts
 
-RELEASED = Path(os.environ.get("KVBOUND_DATA", Path(__file__).parents[2].parent / "shared" / "data")) / "released_runs"
 MACHINE = Machine(memory=20, host_memory=40, block=1, batch_tokens=16, evict=True)
 
 
@@ -196,15 +194,13 @@ def test_released_runs(name, policy, budget, drops, mean):
 
     Vidur's vllm has another budget: the longest request times their number.
     """
-    if not RELEASED.exists():
-        pytest.skip(f"the data is not at {RELEASED} (set KVBOUND_DATA)")
     requests = tuple(
         request(row["request"], int(row["prompt_tokens"]), int(row["output_tokens"]))
-        for row in csv.DictReader((RELEASED / "requests.csv").open())
+        for row in csv.DictReader(real("released_runs/requests.csv").open())
     )
     machine = Machine(memory=10_000, host_memory=0, block=1, batch_tokens=budget, evict=True)
     made = Instance(name="48", requests=requests, machine=machine, cost=infermax_7b(), tick_seconds=Fraction(1, 10**9))
-    run = read_run(made, RELEASED / f"{name}.csv.gz", tolerate=True)
+    run = read_run(made, real(f"released_runs/{name}.csv.gz"), tolerate=True)
     assert list(run.differences) == ["early"]
     assert run.differences["early"].largest == 1
     assert (run.restarts, evictions(run.trace)) == (drops, drops)

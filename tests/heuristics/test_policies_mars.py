@@ -1,8 +1,6 @@
 """MARS, LAMPS and MARS as released: worked by hand from the equations, and what the papers say of them."""
 
-import os
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +13,7 @@ from kvcore.instance import LIMIT
 from kvcore.metrics import completions, flow_time, handlings, ttft
 from tests.heuristics.test_compression import short_of
 from tests.support.build import simple
+from tests.support.data import MIXTURE, real
 from tests.support.few import few
 from tests.support.mars_schedules import PUBLISHED, mars
 from workloads.importers import read_infercept
@@ -188,17 +187,11 @@ def test_released_starvation_protects_only_who_has_run():
 
 
 # --- on the mixture ----------------------------------------------------------------------------------------------
-
-DATA = Path(os.environ.get("KVBOUND_DATA", "")) / "infercept" / "merged_exp_uniform_lengths.csv"
-
-
 @pytest.fixture(scope="module")
 def mixture():
-    if not DATA.is_file():
-        pytest.skip("KVBOUND_DATA has no InferCept mixture")
     cost = get_cost("infercept-6b")
     return read_infercept(
-        DATA, rate=Fraction(9), minutes=Fraction(2), seed=2, cost=cost.make(), tick=cost.tick,
+        real(MIXTURE), rate=Fraction(9), minutes=Fraction(2), seed=2, cost=cost.make(), tick=cost.tick,
         machine=GPT_J_6B.replace(memory=GPT_J_6B.memory // 4 // 64 * 64),
     )  # fmt: skip
 

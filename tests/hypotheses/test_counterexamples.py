@@ -18,7 +18,7 @@ from kvcore.errors import BadInput
 from kvcore.files import read_instance
 from kvcore.instance import Call, Instance, Machine, Request, Segment
 from solvers.exact import exact
-from tests.support.commands import kvbound, one_line
+from tests.support.commands import kvbound
 from tests.support.exhaustive import exhaustive_optimum
 
 TINY = SearchSpace(requests=2, memory=3, prompt=2, decode=2, calls=0, arrival=1)
@@ -312,15 +312,3 @@ def test_an_interruption_is_exit_130_and_the_worst_is_written(tmp_path, monkeypa
     out = tmp_path / "worst.json"
     assert "stopped: interrupted" in kvbound("search", "--policy", "fcfs", *FEW, "--out", out, code=130).stdout
     assert read_instance(out).requests
-
-
-@pytest.mark.parametrize(("arguments", "complaint"), [
-    (["--policy", "nobody"], "no policy is called 'nobody'"),
-    (["--policy", "fcfs", "--objective", "joy"], "no objective is called 'joy'"),
-    (["--policy", "fcfs", "--switches", "turbo"], "no switch is called 'turbo'"),
-    (["--policy", "fcfs", "--handling", "both"], "handling is one of"),
-    (["--policy", "fcfs", "--n", 1, "--calls", 1, "--out", "/no/such/f"], "cannot be written"),
-    (["--policy", "vllm", "--switches", "hybrid", "--n", 1, "--arrival", 0], "vllm cannot run on an instance"),
-])  # fmt: skip
-def test_bad_usage_is_one_line(arguments, complaint):
-    assert complaint in one_line("search", *arguments)

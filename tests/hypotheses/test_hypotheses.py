@@ -265,6 +265,7 @@ def test_the_record_of_the_command(tmp_path):
 @pytest.mark.parametrize(("text", "message"), [
     (None, "there is no hypothesis file"), ("1 / 0", "ZeroDivisionError: division by zero"), ("x = (", "SyntaxError"),
     ("HYPOTHESIS = 3", "it defines no HYPOTHESIS"), ("HYPOTHESES = {}", "it defines no HYPOTHESIS"),
+    ("raise SystemExit(0)", "bad.py: SystemExit: 0"),
 ])  # fmt: skip
 def test_a_bad_file_is_one_line(text, message, tmp_path):
     file = tmp_path / "bad.py"
@@ -353,11 +354,6 @@ def test_a_failure_that_is_certain_is_shown_before_one_by_a_claim():
     every = Hypothesis("a claim", "a test", "refuted", SMALL, fails, every=True)
     verdict = check("x", every)
     assert (verdict.verdict, verdict.fails.why, verdict.failed, verdict.claimed) == ("refuted", "certain", 3, 1)
-
-
-def test_a_file_that_ends_the_program_is_an_error(tmp_path):
-    (tmp_path / "ends.py").write_text("raise SystemExit(0)\n")
-    assert "ends.py: SystemExit: 0" in kvbound("check", tmp_path / "ends.py", code=2).stderr
 
 
 def test_files_are_a_family(tmp_path):

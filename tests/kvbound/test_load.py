@@ -213,19 +213,6 @@ def test_sigterm_keeps_the_rows_that_are_there(monkeypatch, tmp_path):
     assert [row["policy"] for row in csv.DictReader(io.StringIO(out.read_text()))] == ["fcfs"]
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--policies", "nobody"], "no policy is called 'nobody'"),
-    (["--policies", "fcfs", "--factors", "1,zero"], "--factors zero"),
-    (["--policies", "fcfs", "--window", "-1"], "--window -1"),
-    (["--policies", "fcfs", "--window", "1", "--bound", "1"], "--window leaves some out; give one of them"),
-    (["--policies", "fcfs", "--csv", "nowhere/l.csv"], "nowhere/l.csv: cannot be written"),
-])  # fmt: skip
-def test_bad_usage(arguments, message):
-    error = kvbound("load", "mars-figure1", *arguments, code=2).stderr
-    assert message in error
-    assert len(error.strip().splitlines()) == 1
-
-
 def test_a_process_that_is_killed_is_one_line(tmp_path):
     lines = [
         "import os, kvbound as kv", "class Mine(kv.Policy):", "    def decide(self, *_):",

@@ -156,17 +156,6 @@ def test_a_false_certificate_fails(tmp_path):
     assert failed.stdout == "invalid: it claims 30, but proves 28 only\n"
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["verify", "mars-figure1"], "--schedule S.json or --certificate C.json, one of them"),
-    (["verify", "mars-figure1", "--certificate", "no.json"], "no.json: cannot be read"),
-    (["bound", "mars-figure1", "--method", "magic"], "no bound is called 'magic'; there are auto, alone"),
-])  # fmt: skip
-def test_bad_usage(arguments, message):
-    done = kvbound(*arguments, code=2)
-    assert message in done.stderr
-    assert done.stdout == ""
-
-
 def test_values_of_certificates_are_exact():
     rung = kv.bound(MARS, "normalized-latency", method="events")
     assert isinstance(rung.bound, Fraction)
