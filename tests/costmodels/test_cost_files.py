@@ -137,10 +137,6 @@ def test_a_fitted_cost_shows_its_errors(path):
         assert words in shown
 
 
-def test_an_unknown_cost_is_bad_usage():
-    assert "no cost model is called 'a100'; there are unit" in kvbound("costs", "a100", code=2).stderr
-
-
 def test_a_hinge_is_shown_with_its_knee(tmp_path):
     file = CostFile(tick_seconds=TICK, cost=fit(MEASURED, shape="hinge").rounded(TICK).cost)
     write_cost(file, tmp_path / "hinge.json")

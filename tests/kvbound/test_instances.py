@@ -42,6 +42,7 @@ def test_an_unknown_instance_is_answered_with_near_names(name, complaint):
     ("solve mars-figure1 --objective mean-latncy", "no objective is called 'mean-latncy'; is it mean-latency"),
     ("costs roofline:model=llama-3-8,device=h100", "no model is called 'llama-3-8'; is it llama-3-8b"),
     ("costs roofline:model=llama-3-8b,device=h10", "no device is called 'h10'; is it h100"),
+    ("costs a100", "no cost model is called 'a100'; there are unit"),
     ("bound mars-figure1 --method slot", "no bound is called 'slot'; is it slots"),
     ("bound mars-figure1 --objective beauty", "no objective is called 'beauty'; there are"),
     ("generate infercep --out x.json", "no kind of requests is called 'infercep'; is it infercept"),

@@ -315,8 +315,3 @@ def test_every_cost_brings_its_tick_and_machine(tmp_path, cost):
 def test_bad_options_of_the_command_are_answered_in_one_line(tmp_path, arguments, message):
     assert message in one_line("generate", *arguments, "--out", tmp_path / "I.json")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_is_not_there_is_said_first(tmp_path):
-    done = kvbound("generate", "fixed", "--n", 1, "--out", tmp_path / "no" / "I.json", code=2)
-    assert "cannot be written: there is no folder" in done.stderr
