@@ -19,9 +19,8 @@ from bounds.subgradient import Floats, ascend
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from formulations.timing import MOVES, Event, batches_of, start_early
-from kvcore.certificates.budget import Most
+from kvcore.certificates.budget import InvalidCertificate, Most
 from kvcore.certificates.options import DUE, WINDOW
-from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
 from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
 from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
@@ -140,8 +139,7 @@ class SlotSolver:
     def _alone(self) -> int:
         ticks = [alone - request.arrival for alone, request in zip(self.local.alone, self.local.groups, strict=True)]
         if self.objective in SUMS:
-            rates = [int(self.local.graphs.rate[start]) for start in self.local.start]
-            return int(sum(c * r * t for c, r, t in zip(self.local.counts, rates, ticks, strict=True)))
+            return sum(c * r * t for c, r, t in zip(self.local.counts.tolist(), self.local.rates, ticks, strict=True))
         return int(
             max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
         )
@@ -275,7 +273,6 @@ def _restart(search: SlotSearch, vector: Vector) -> None:
     search.vectors.clear()
     search.later.clear()
     search.values.clear()
-    search.graphs, search.slots = search.reduced.graphs._replace(deadline=search.deadline), int(search.deadline.max())
     search.add(vector)
 
 
@@ -384,7 +381,6 @@ def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]
     free = Slot(
         nothing, nothing, np.zeros((1, SHARED), np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), 0, 1, 0
     )
-    lists = tuple(np.empty((1, len(search.graphs.next)), np.int64) for _ in range(3))
     for _ in range(sum(local.alone)):
         size = layers[-1].size
         ahead = np.argsort(-layers[-1].keys[:size].sum(axis=1), kind="stable")
@@ -393,9 +389,7 @@ def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]
             return _follow(search, path_to(layers, done[0]), real)
         cut = np.ones(size, bool)
         cut[ahead[:200]] = False  # of requests with no first token to come
-        layers.append(
-            expand(layers[-1], cut, search.kind, search.graphs, free, lists, np.empty_like(nothing), 10**9)[0]
-        )
+        layers.append(expand(layers[-1], cut, search.kind, search.graphs, free, 10**9)[0])
     return []
 
 

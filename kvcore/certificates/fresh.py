@@ -66,9 +66,9 @@ import numpy as np
 from pydantic import Field
 
 from kvcore.certificates import fresh_kernels as kernels
-from kvcore.certificates.budget import Budget, Most, Work
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
 from kvcore.certificates.labels import LARGE, End, begin, run
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.proof import Proof
 from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, least_value, scale_of, weight
@@ -164,7 +164,7 @@ def _jobs(
     line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
     machine = instance.machine
     token = line.generated + min(line.decode_requests, line.prefill_requests)
-    chains = [chain_of(request)[: 1 if objective == "total-ttft" else None] for request in requests]
+    chains = [chain_of(request, objective) for request in requests]
     shape = len(requests), max(map(len, chains))
     work, fresh, call, rest, context, lost = (np.zeros(shape, dtype=object) for _ in range(6))
     budget = machine.batch_tokens if machine.chunked else None
@@ -221,8 +221,10 @@ def _reload(instance: Instance, function: int) -> tuple[int, int]:
     return max(found)[::-1]
 
 
-def chain_of(request: Request) -> list[tuple[int, int]]:
-    """Return the fresh tokens of each token, and the ticks of the call after it."""
+def chain_of(request: Request, objective: str = "") -> list[tuple[int, int]]:
+    """Return the fresh tokens of each token that counts, and the ticks of the call after it."""
+    if objective == "total-ttft":
+        return [(request.prompt, 0)]
     chain, fresh = list[tuple[int, int]](), request.prompt
     for segment in request.segments:
         duration, returns = (segment.call.duration, segment.call.returns) if segment.call else (0, 0)
