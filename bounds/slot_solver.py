@@ -21,9 +21,10 @@ from bounds.tuning import Options, option
 from formulations.timing import MOVES, Event, batches_of, start_early
 from kvcore.certificates.budget import InvalidCertificate, Most
 from kvcore.certificates.options import DUE, WINDOW
+from kvcore.certificates.proof import Outcome
 from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
 from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
-from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
+from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.certificates.slots import SlotPrices, Slots
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
