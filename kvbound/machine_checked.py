@@ -18,6 +18,7 @@ from kvcore.certificates.events import Events
 from kvcore.certificates.shares import RESOURCES
 from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import SlotPrices, Slots
+from kvcore.certificates.speed import Speed, groups_of
 from kvcore.errors import BadInput, MissingTool
 from kvcore.features import CALLS, COSTS, MACHINES, REQUESTS, Feature, Takes
 from kvcore.instance import Instance
@@ -27,13 +28,14 @@ from kvcore.result import Result
 from kvcore.schedule import Batch, Schedule
 
 FOLDER = Path(__file__).parents[1] / "verified"
-SOURCES = ("kvproof.mli", "kvproof.ml", "search.ml", "shares.ml", "main.ml")
+SOURCES = ("kvproof.mli", "kvproof.ml", "search.ml", "shares.ml", "speed.ml", "main.ml")
 COMPILE = ("ocamlfind", "ocamlopt", "-O3", "-w", "-a", "-package", "zarith", "-linkpkg")
 SEARCHED = (Feature.MAKESPAN, Feature.BUSY, Feature.FLOW, Feature.WEIGHTED, Feature.TTFT)
 OBJECTIVES = (*SEARCHED, Feature.LONGEST, Feature.LATE)
 TAKES = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*SEARCHED, Feature.LONGEST})
 ALONE = Takes(MACHINES | REQUESTS | CALLS | COSTS | {*OBJECTIVES, Feature.PERCENTILE} - {Feature.BUSY})
 SHARES = Takes(TAKES.features - {Feature.TTFT, Feature.LONGEST})
+SPEED = Takes(SHARES.features - {Feature.MAKESPAN, Feature.BUSY})
 ENDS = "a schedule ends at"
 """What the program says of a bound that is false."""
 MOST_STATES = 200_000
@@ -121,6 +123,7 @@ def claim(instance: Instance, certificate: Certificate) -> str:
     """Return the line of a claim, with the prices that prove it. BadInput where the checker takes no such proof."""
     proof = certificate.proof
     takes = ALONE if isinstance(proof, Alone) else SHARES if isinstance(proof, Shares) else TAKES
+    takes = SPEED if isinstance(proof, Speed) else takes
     about = _instance(instance, certificate.objective, certificate.instance_sha256, takes)
     more: tuple[Any, ...] = ()
     kind, aim = "search", certificate.objective
@@ -128,6 +131,8 @@ def claim(instance: Instance, certificate: Certificate) -> str:
         kind, aim = "alone", _goal(certificate.objective, len(instance.requests))
     elif isinstance(proof, Shares):
         kind, more = "shares", _division(instance, proof)
+    elif isinstance(proof, Speed):
+        kind, more = "speed", _speed(instance, proof)
     elif isinstance(proof, Events):
         more = 1, True, MOST_STATES, ()
     elif isinstance(proof, Slots):
@@ -182,6 +187,24 @@ def _division(instance: Instance, proof: Shares) -> tuple[Any, ...]:
     if len(functions) != last + 1 or not len(place) == len(by) == 1 or place[0] == last or any(proof.alone):
         raise BadInput("the checker in Coq takes shares of one function, without a knee, by one resource")
     return place[0], ("packing", proof.packs) if proof.packing else by[0]
+
+
+def _speed(instance: Instance, proof: Speed) -> tuple[Any, ...]:
+    if proof.lines:
+        raise BadInput("the checker in Coq takes prices of work in one line")
+    part, limits = proof.shared, {"memory": instance.machine.memory, "tokens": instance.machine.batch_tokens}
+    parts = {name: getattr(proof, name) for name in RESOURCES}
+    if not part:  # any will do
+        parts[next((name for name, most in limits.items() if most is not None), "prefill_tokens")] = 1
+    place = {i: group for group, same in enumerate(groups_of(instance)) for i in same}
+    weights = proof.fees, [place[i] for i in range(len(place))]
+    numbers = part, proof.fee, proof.slot, proof.scale, proof.level, proof.cells
+    return (
+        *_division(instance, Shares(functions=proof.functions, packs=proof.packs, **parts)),
+        *numbers,
+        proof.price,
+        *weights,
+    )
 
 
 def _goal(objective: str, requests: int) -> Any:

@@ -47,6 +47,12 @@ def ladder() -> None:
         kv.bound(PLAIN, method="speed", time_limit=4)
 
 
+def potentials() -> None:
+    """Prices of KV in time."""
+    with suppress(BadInput):
+        kv.bound(PLAIN.replace(machine=Machine(memory=20)), method="potentials", time_limit=4)
+
+
 def paths() -> None:
     """Policies with other parameters, neighbourhoods, epochs, and what prices of slots leave."""
     parts = PLAIN.machine.replace(partial=True)
@@ -61,5 +67,5 @@ def paths() -> None:
 
 if __name__ == "__main__":
     with ProcessPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        for job in [pool.submit(task) for task in (in_time, slots, boundaries, paths, ladder)]:
+        for job in [pool.submit(task) for task in (in_time, slots, boundaries, potentials, paths, ladder)]:
             job.result()

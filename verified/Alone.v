@@ -25,7 +25,6 @@ Definition under x y := (tok x <= tok y /\ ptok x <= ptok y /\ gen x <= gen y /\
 Lemma under_plus x y x' y' : under x x' -> under y y' -> under (plus x y) (plus x' y').
 Proof. unfold under. cbn [plus tok ptok gen ndec npre dkv pkv pairs otok itok nout nin blk hos]. lia. Qed.
 Lemma under_refl x : under x x. Proof. unfold under. lia. Qed.
-Lemma under_most x y : under x y -> most x y. Proof. unfold under, most. lia. Qed.
 Lemma b2z_cases b : b2z b = 0 /\ b = false \/ b2z b = 1 /\ b = true. Proof. destruct b; cbn; lia || tauto. Qed.
 Lemma both_impl {A B} (P Q : A -> B -> Prop) : (forall x y, P x y -> Q x y) -> forall l k, Forall2 P l k -> Forall2 Q l k.
 Proof. intros H l k. induction 1; constructor; auto. Qed.

@@ -70,7 +70,7 @@ Section By_slots.
     && tightens scale target nodes deadlines (snd (hd off (layers_of I scale nodes deadlines 0 zero rows))) start d
     && narrowed start (Some d) dd end.
   Definition start_nodes := map (fun s => match name names hash (norm true 0 s) with Some n => n | None => O end) (initial I).
-  Definition no_run first prices dd LL :=  (* that obeys the first deadlines costs less than the target *)
+  Definition no_run first prices dd depth choose :=  (* that obeys the first deadlines costs less than the target *)
     (0 <? scale) && (1 <=? block (mach I)) && forallb (fun r => 0 <=? weight r) (requests I)
     && fitsb (mach I) (all_held (mach I) (initial I)) && steady I o
     && forallb (node_ok I strict nodes) (items nodes [])
@@ -79,9 +79,9 @@ Section By_slots.
     && forallb (fun s => some (name names hash (norm true 0 s))) (initial I)
     && narrowed start_nodes first dd
     && let vs := map (fun p => Vector (from p) (ticks p) (steps_of (latest_of first dd) p)) prices in
-       settled target nodes hashes (now_of vs) (hd blank LL) start_nodes 0
-       && closed I o scale target strict nodes hashes vs LL.
-  Lemma no_run_below first prices dd LL bs zz d : no_run first prices dd LL = true -> run I 0 (initial I) bs zz d -> Forall R11 zz ->
+       let L := choose vs [[(0, [start_nodes])]] in
+       settled target nodes hashes (now_of vs) L start_nodes 0 && closed I o scale target strict nodes hashes choose depth vs L.
+  Lemma no_run_below first prices dd depth choose bs zz d : no_run first prices dd depth choose = true -> run I 0 (initial I) bs zz d -> Forall R11 zz ->
     (length zz = length start_nodes -> Forall2 (timely o nodes first) zz start_nodes) -> target <= scale * meter I o 0 (initial I) bs.
   Proof.
     unfold no_run. cbv zeta. rewrite !andb_true_iff, Z.ltb_lt, Z.leb_le.
@@ -108,32 +108,32 @@ Section By_slots.
       exact (layers_sound I o scale strict nodes names hash (latest_of first dd) BK SC ST NO NA _ (PR p H) _ zero (zero_ok I)). }
     pose proof (settled_reaches I o scale target strict nodes names hash hashes (latest_of first dd) SC ST NO 0 _ _ _ _ (Z.le_refl 0)
       (fun p H => proj2 (now_sound I o scale strict nodes names hash (latest_of first dd) BK SC ST NO NA 0 vs VS p H))
-      (closed_reaches I o scale target strict nodes names hash hashes (latest_of first dd) BK SC ST NO NA LL 0 vs (Z.le_refl 0) VS C) B
+      (closed_reaches I o scale target strict nodes names hash hashes (latest_of first dd) BK SC ST NO NA choose depth _ 0 vs (Z.le_refl 0) VS C) B
       (initial I) start_nodes bs zz d R F G RM SS T' (Permutation_refl _)) as X. cbn [snd] in X. lia.
   Qed.
 End By_slots.
-Definition check_slots I o bound scale strict nodes names hash hashes prices dd LL :=
-  no_run I o scale (target_of I o bound scale) strict nodes names hash hashes None prices dd LL && (0 <=? scale).
-Theorem certified_by_slots I o bound scale strict nodes names hash hashes prices dd LL :
-  check_slots I o bound scale strict nodes names hash hashes prices dd LL = true ->
+Definition check_slots I o bound scale strict nodes names hash hashes prices dd depth choose :=
+  no_run I o scale (target_of I o bound scale) strict nodes names hash hashes None prices dd depth choose && (0 <=? scale).
+Theorem certified_by_slots I o bound scale strict nodes names hash hashes prices dd depth choose :
+  check_slots I o bound scale strict nodes names hash hashes prices dd depth choose = true ->
   forall schedule v, valid I schedule (Whole o) v -> bound <= v.
 Proof.
   intros [C P]%andb_true_iff bs v (zz & d & R & F & ->). apply Z.leb_le in P.
-  pose proof (no_run_below _ _ _ _ _ _ _ _ _ None _ _ _ _ _ _ C R F) as X. pose proof (value_meter _ o _ _ _ R F) as V.
+  pose proof (no_run_below _ _ _ _ _ _ _ _ _ None _ _ _ _ _ _ _ C R F) as X. pose proof (value_meter _ o _ _ _ R F) as V.
   cbn [result]. unfold target_of in X. apply Z.le_ngt. intros LT.
   assert (scale * (bound + offset I o - 1) + 1 <= scale * meter I o 0 (initial I) bs); [apply X|nia].
   intros L. apply (by_place _ (start_of (Request 0 0 0 0 [])) O _ _ L). intros i _ l [=].
 Qed.
-Corollary no_schedule_below_slots I o bound scale strict nodes names hash hashes prices dd LL :
-  check_slots I o bound scale strict nodes names hash hashes prices dd LL = true ->
+Corollary no_schedule_below_slots I o bound scale strict nodes names hash hashes prices dd depth choose :
+  check_slots I o bound scale strict nodes names hash hashes prices dd depth choose = true ->
   forall schedule v, referee I schedule (Whole o) = Some v -> bound <= v.
-Proof. intros C bs v H. apply (certified_by_slots _ _ _ _ _ _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
+Proof. intros C bs v H. apply (certified_by_slots _ _ _ _ _ _ _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
 
 (* The largest flow time: below the bound all requests would obey deadlines, which no run does: it would cost more than
    all ends at their deadlines. *)
 Definition all_late I bound := Z.of_nat (length (initial I)) * (bound - 1) + offset I Flow + 1.
-Definition check_longest I bound strict nodes names hash hashes deadlines prices dd LL :=
-  no_run I Flow 1 (all_late I bound) strict nodes names hash hashes (Some deadlines) prices dd LL
+Definition check_longest I bound strict nodes names hash hashes deadlines prices dd depth choose :=
+  no_run I Flow 1 (all_late I bound) strict nodes names hash hashes (Some deadlines) prices dd depth choose
   && forallb (fun s => match name names hash (norm true 0 s) with
        | Some n => arrived s + bound - 1 <=? latest deadlines (at_node nodes n) | None => false end) (initial I).
 Lemma run_places I now ss bs zz d : run I now ss bs zz d -> Forall2 (fun s z => arrived z = arrived s) ss zz.
@@ -148,8 +148,8 @@ Proof.
   - exists y, []. split; [reflexivity|]. destruct H as [->|H]; [lia|]. destruct (IH H) as (? & ? & [=] & _).
   - exists (Z.max y m), (place (Z.min y m) l). split; [reflexivity|]. destruct H as [->|H]; [lia|]. destruct (IH H) as (? & ? & [= <- <-] & X). lia.
 Qed.
-Theorem certified_longest I bound strict nodes names hash hashes deadlines prices dd LL :
-  check_longest I bound strict nodes names hash hashes deadlines prices dd LL = true ->
+Theorem certified_longest I bound strict nodes names hash hashes deadlines prices dd depth choose :
+  check_longest I bound strict nodes names hash hashes deadlines prices dd depth choose = true ->
   forall schedule v, valid I schedule (Tail false 0) v -> bound <= v.
 Proof.
   intros [C K]%andb_true_iff bs v (zz & d & R & F & ->). apply Z.le_ngt. intros LT. cbn [result] in LT.
@@ -157,7 +157,7 @@ Proof.
   { intros z Z. rewrite Forall_forall in F. specialize (F z Z). unfold R11 in F. destruct (over z) as [c|] eqn:X; [|congruence].
     exists c. split; [reflexivity|]. destruct (place_most _ _ (in_map (fun s => at_ (over s) - arrived s) _ _ Z)) as (m & l & Y & W).
     rewrite Y in LT. cbn [nth] in LT. rewrite X in W. cbn [at_] in W. lia. }
-  pose proof (run_places _ _ _ _ _ _ R) as P. pose proof (no_run_below _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ C R F) as X.
+  pose proof (run_places _ _ _ _ _ _ R) as P. pose proof (no_run_below _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ C R F) as X.
   assert (all_late I bound <= 1 * meter I Flow 0 (initial I) bs) as Y.
   { apply X. intros _. unfold start_nodes. clear - E P K. induction P as [|s z ss zz A _ IH]; cbn [map]; constructor.
     - cbn [forallb] in K. apply andb_true_iff in K. destruct K as [K _]. destruct (name _ _ _) as [n|]; [|discriminate].
@@ -168,10 +168,10 @@ Proof.
   clear - E. induction zz as [|z zz IH]; cbn [sum fold_right length]; [lia|]. unfold sum in IH. specialize (IH (fun y H => E y (or_intror H))).
   destruct (E z (or_introl eq_refl)) as (c & -> & C2). cbn [at_]. lia.
 Qed.
-Corollary no_longest_below I bound strict nodes names hash hashes deadlines prices dd LL :
-  check_longest I bound strict nodes names hash hashes deadlines prices dd LL = true ->
+Corollary no_longest_below I bound strict nodes names hash hashes deadlines prices dd depth choose :
+  check_longest I bound strict nodes names hash hashes deadlines prices dd depth choose = true ->
   forall schedule v, referee I schedule (Tail false 0) = Some v -> bound <= v.
-Proof. intros C bs v H. apply (certified_longest _ _ _ _ _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
+Proof. intros C bs v H. apply (certified_longest _ _ _ _ _ _ _ _ _ _ _ _ C bs). now apply referee_iff. Qed.
 
 (* By states alone. *)
 Require Import Early Closed.

@@ -33,13 +33,13 @@ Proof.
 Qed.
 
 Section Levels.
-  Variable least : Z.
+  Variables least gap : Z.
   Definition promised j := sum (fun p => amount p * (2 * ends j - least - 2 * behind p)) (left j).
   Fixpoint dot (g : Z -> Z) (xs : list rated) js {struct xs} := match xs, js with x :: xs, j :: js => g (fst x) * promised j + dot g xs js | _, _ => 0 end.
   Variables (xs : list rated) (js : list job).
   Hypothesis same : Forall2 (fun x j => snd x = left j) xs js.
   Hypothesis ordered : forallb in_order xs = true.
-  Hypothesis serving : served least 0 js.
+  Hypothesis serving : served least gap 0 js.
   Lemma sound_js : sound js.
   Proof.
     clear serving. unfold sound. induction same as [|x j l m E E2 IH]; [constructor|]. cbn [forallb] in ordered. apply andb_true_iff in ordered.
@@ -47,7 +47,7 @@ Section Levels.
     rewrite <- E. apply Forall_forall. intros p P. apply Z.leb_le. now apply A.
   Qed.
   Lemma mask_early m : early 0 (pool (keep m js)) <= promise least (keep m js).
-  Proof. apply early_le; [now apply served_keep|]. apply keep_all. exact sound_js. Qed.
+  Proof. apply (early_le least gap); [now apply served_keep|]. apply keep_all. exact sound_js. Qed.
   Lemma early_0_le l t : whole l -> 0 <= t -> 0 <= early t l.
   Proof. intros W. revert t. induction W as [|[r w] l A _ IH]; intros t T; cbn [early]; [lia|]. cbn [snd] in A.
     specialize (IH (Z.max t r + w) ltac:(lia)). assert (0 <= w * (2 * Z.max t r + w)) by nia. lia. Qed.

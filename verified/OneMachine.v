@@ -17,10 +17,10 @@ Inductive serve t D : Z -> job -> job -> Prop :=
 Inductive serves t D : Z -> list job -> list job -> Prop :=
 | no_job : serves t D 0 [] []
 | each x X j j' js js' : serve t D x j j' -> serves t D X js js' -> serves t D (x + X) (j :: js) (j' :: js').
-Inductive served (least : Z) : Z -> list job -> Prop :=
-| all_done now js : Forall (fun j => left j = []) js -> served least now js
-| later_on now t D X js js' : now <= t -> 0 <= D -> serves t D X js js' -> X <= D -> (0 < X -> least <= D) ->
-    served least (t + D) js' -> served least now js.
+Inductive served (least gap : Z) : Z -> list job -> Prop :=
+| all_done now js : Forall (fun j => left j = []) js -> served least gap now js
+| later_on now t D X js js' : now <= t -> 0 <= D -> serves t D X js js' -> X <= D -> (0 < X -> least <= D /\ X + gap <= D) ->
+    served least gap (t + D) js' -> served least gap now js.
 
 Lemma serves_pos t D X js js' : serves t D X js js' -> 0 <= X.
 Proof. induction 1 as [|x X j j' js js' S _ IH]; [lia|]. inversion S; lia. Qed.
@@ -40,10 +40,10 @@ Proof.
 Qed.
 Lemma keep_all {A} (P : A -> Prop) m l : Forall P l -> Forall P (keep m l).
 Proof. intros F. revert m. induction F; intros [|[] m]; cbn [keep]; auto. Qed.
-Lemma served_keep least now js m : served least now js -> served least now (keep m js).
+Lemma served_keep least gap now js m : served least gap now js -> served least gap now (keep m js).
 Proof.
   induction 1 as [now js F|now t D X js js' N P S B L R IH]; [constructor; now apply keep_all|].
-  destruct (serves_keep _ _ _ _ _ m S) as (Y & YB & K). apply (later_on _ _ t D Y _ (keep m js')); auto; lia || (intros; apply L; lia).
+  destruct (serves_keep _ _ _ _ _ m S) as (Y & YB & K). apply (later_on _ _ _ t D Y _ (keep m js')); auto; lia || (intros; destruct L; lia).
 Qed.
 
 (* --- The last end -------------------------------------------------------------------------------------------- *)
@@ -61,7 +61,7 @@ Section Last.
     - split; [now constructor|]. destruct (Z.leb_spec h r), (Z.leb_spec k q), (Z.leb_spec h t), (Z.leb_spec (t + D + k) last); cbn [andb if0] in *; lia.
     - split; [now constructor|]. destruct (Z.leb_spec h r), (Z.leb_spec k q), (Z.leb_spec h t), (Z.leb_spec (t + D + k) last); cbn [andb if0] in *; lia.
   Qed.
-  Lemma counted_le least now js : served least now js -> Forall (fun j => ends j <= last) js ->
+  Lemma counted_le least gap now js : served least gap now js -> Forall (fun j => ends j <= last) js ->
     counted js <= Z.max 0 (last - k - Z.max h now).
   Proof.
     induction 1 as [now js F|now t D X js js' N P S B L R IH]; intros E.
@@ -147,7 +147,7 @@ Proof.
     replace (u + x + X) with (u + (x + X)) by lia. ring.
 Qed.
 Section Means.
-  Variable least : Z.
+  Variables least gap : Z.
   (* what the ends promise: of each piece, of its amount times (twice) the middle of its last batch *)
   Definition promise js := sum (fun j => sum (fun p => amount p * (2 * ends j - least - 2 * behind p)) (left j)) js.
   Lemma promise_serves t D X js js' : serves t D X js js' -> promise js' + X * (2 * (t + D) - least) <= promise js.
@@ -158,7 +158,7 @@ Section Means.
     - pose proof (Z.mul_le_mono_nonneg_l (2 * (t + D) - least) (2 * c - least - 2 * q) x ltac:(lia) ltac:(lia)). nia.
     - pose proof (Z.mul_le_mono_nonneg_l (2 * (t + D) - least) (2 * c - least - 2 * q) x ltac:(lia) ltac:(lia)). nia.
   Qed.
-  Theorem early_le now js : served least now js -> sound js -> early now (pool js) <= promise js.
+  Theorem early_le now js : served least gap now js -> sound js -> early now (pool js) <= promise js.
   Proof.
     induction 1 as [now js F|now t D X js js' N P S B L R IH]; intros E.
     - assert (pool js = [] /\ promise js = 0) as [-> ->]; [|cbn; lia]. unfold pool, promise, sum. clear E.

@@ -124,8 +124,6 @@ Section Prices.
   Proof. unfold room. assert (all_held M (map (norm b t) ss) = all_held M ss) as ->; [|easy].
     induction ss as [|s ss IH]; [reflexivity|]. cbn [map all_held fold_right]. unfold all_held in IH.
     now rewrite IH. Qed.
-  Lemma good_norm b t ss : good ss -> good (map (norm b t) ss).
-  Proof. induction 1 as [|s ss [A B] _ IH]; cbn; constructor; [|exact IH]. split; [exact A|]. unfold inv in *. cbn. destruct (over s), (first s); cbn; intuition congruence. Qed.
   Lemma mark_some x : some (mark x) = some x. Proof. now destruct x. Qed.
   Lemma rate_norm b t ss : rate o (map (norm b t) ss) = rate o ss.
   Proof.

@@ -46,7 +46,7 @@ Proof.
 Qed.
 
 Section Start.
-  Variables (I : instance) (real : bool) (q : prices) (den : Z) (spans : list (prices * Z)) (least : Z).
+  Variables (I : instance) (real : bool) (q : prices) (den : Z) (spans : list (prices * Z)) (least gap : Z).
   Let M := mach I.
   Definition tokens_of s := Token 0 (known s) (kv s) :: to_come s.
   Definition clock_0 s := clock real 0 0 s.
@@ -68,8 +68,9 @@ Section Start.
 
   Hypothesis W : well I = true.
   Hypothesis ok : sensible I q den spans.
+  Hypothesis gap_0 : 0 <= gap.
   Hypothesis share_ok : forall t ss aa, Forall2 (local M t) ss aa -> joint M (total M ss aa) ->
-    charges M q ss aa <= den * dur I real (total M ss aa).
+    charges M q ss aa + gap * b2z (0 <? ndec (total M ss aa) + npre (total M ss aa)) <= den * dur I real (total M ss aa).
   Hypothesis span_ok : forall t s a l, local M t s a -> under (load_of M s a) l -> under none l -> work a <> 0 ->
     Forall (fun f => charge M (fst f) s a <= snd f * dur I real l) spans.
   Hypothesis least_ok : forall t s a l, local M t s a -> under (load_of M s a) l -> proper (shortest_of I) s -> work a <> 0 ->
@@ -77,7 +78,7 @@ Section Start.
   Fixpoint starts ss es := match ss, es with s :: ss, e :: es => Job (den * e) (pieces s) :: starts ss es | _, _ => [] end.
   Lemma start bs zz d : run I 0 (initial I) bs zz d -> Forall R11 zz ->
     let es := map (fun z => if real then at_ (over z) else batches I (initial I) bs) zz in
-    Forall2 (fun s e => clock_0 s + long s <= e) (initial I) es /\ served least 0 (starts (initial I) es)
+    Forall2 (fun s e => clock_0 s + long s <= e) (initial I) es /\ served least gap 0 (starts (initial I) es)
     /\ amounts (starts (initial I) es) <= spent I q (initial I) bs.
   Proof.
     intros R F es. destruct (well_simple I W) as (B & G & FI & OV).
@@ -86,7 +87,7 @@ Section Start.
       destruct FS as (P & D & H & _ & T). destruct (T O). destruct ok as (_ & PQ & _). assert (0 <= kv s) by (unfold kv; destruct (gone s); lia).
       pose proof (worth_0 M q B PQ (known s) (kv s) ltac:(lia)). assert (pause_of real 0 = 0) as -> by (unfold pause_of; now destruct real).
       rewrite Z.add_0_r. fold (clock_0 s) M. split; [lia|]. split; [lia|]. split; [assumption|apply Z.le_refl]. }
-    destruct (run_served I real q den spans (shortest_of I) least ok share_ok span_ok least_ok 0 _ bs zz d R F FI 0 _ K) as (A & S & T).
+    destruct (run_served I real q den spans (shortest_of I) least gap ok gap_0 share_ok span_ok least_ok 0 _ bs zz d R F FI 0 _ K) as (A & S & T).
     cbn [Z.add] in *. fold es in A, S, T. replace (den * (if real then 0 else 0)) with 0 in S by (destruct real; lia).
     assert (forall ss es', Forall (fun s => over s = None /\ 0 <= wt s) ss -> jobs I real q den spans ss (map ghost_0 ss) es' = starts ss es') as J.
     { clear. induction ss as [|s ss IH]; intros [|e es'] F; cbn [map jobs starts]; try reflexivity. inversion F as [|x y [O _] F2]. subst.
@@ -161,10 +162,10 @@ Section Busy.
     destruct (busy_run _ _ _ _ _ B G R) as [BR PB].
     (* prices of all work *)
     assert (work_in (line f) <= spent I (line f) (initial I) bs) as W1.
-    { pose proof (start I true (line f) (divisor f) [] 0 W) as S. edestruct S as (_ & _ & X); [| | | |exact R|exact F|].
+    { pose proof (start I true (line f) (divisor f) [] 0 0 W) as S. edestruct S as (_ & _ & X); [|lia| | | |exact R|exact F|].
       - split; [exact B|]. split; [exact PL|]. specialize (GA f listed). unfold grows in GA. apply andb_true_iff in GA. destruct GA as [GA _].
         apply Z.leb_le in GA. split; [lia|constructor].
-      - intros t ss aa L J. rewrite charges_linear by reflexivity. pose proof (line_le (mach I) B t ss aa L f (GA f listed)).
+      - intros t ss aa L J. rewrite Z.mul_0_l, Z.add_0_r, charges_linear by reflexivity. pose proof (line_le (mach I) B t ss aa L f (GA f listed)).
         pose proof (lasts_ge (cost I) f (total (mach I) ss aa) listed G). change (dur I true (total (mach I) ss aa)) with (lasts (cost I) (total (mach I) ss aa)).
         pose proof (GA f listed) as GF. unfold grows in GF.
         cbn [forallb] in GF. rewrite !andb_true_iff, !Z.leb_le in GF. decompose [and] GF.
@@ -179,9 +180,9 @@ Section Busy.
     { unfold fewest_prefills. destruct (Z.leb_spec 1 (most_prefill M)) as [V|V].
       2: { generalize (initial I). clear. induction bs as [|[t aa] bs IH]; intros ss; cbn [prefilled]; [lia|]. specialize (IH (nexts M (t + lasts (cost I) (total M ss aa)) ss aa)).
         destruct (0 <? _); cbn [b2z]; lia. }
-      specialize (PB V). pose proof (start I false (unit_of ByPrefill) (most_prefill M) [] 0 W) as S. edestruct S as (_ & _ & X); [| | | |exact R|exact F|].
+      specialize (PB V). pose proof (start I false (unit_of ByPrefill) (most_prefill M) [] 0 0 W) as S. edestruct S as (_ & _ & X); [|lia| | | |exact R|exact F|].
       - split; [exact B|]. split; [reflexivity|]. split; [lia|constructor].
-      - intros t ss aa L J. exact (shared_le (mach I) B t ss aa L (joint_fits I _ J) ByPrefill V Logic.I).
+      - intros t ss aa L J. rewrite Z.mul_0_l, Z.add_0_r. exact (shared_le (mach I) B t ss aa L (joint_fits I _ J) ByPrefill V Logic.I).
       - intros. constructor.
       - intros. pose proof (dur_0 I false l). nia.
       - rewrite work_starts in X by (now rewrite map_length). rewrite <- (Z.mul_comm (prefilled _ _)) in PB.
@@ -189,16 +190,16 @@ Section Busy.
         unfold ceil_div in Y at 2. rewrite <- Z.mul_opp_l, Z.div_mul in Y by lia. lia. }
     (* batches *)
     assert (fewest <= batches I (initial I) bs) as W3.
-    { pose proof (start I false (unit_of r) U [(once, 1)] 0 W) as S. edestruct S as (X & Y & _); [| | | |exact R|exact F|].
+    { pose proof (start I false (unit_of r) U [(once, 1)] 0 0 W) as S. edestruct S as (X & Y & _); [|lia| | | |exact R|exact F|].
       - split; [exact B|]. split; [exact PR|]. split; [lia|]. constructor; [split; [reflexivity|cbn; lia]|constructor].
-      - intros t ss aa L J. exact (shared_le (mach I) B t ss aa L (joint_fits I _ J) r RU RK').
+      - intros t ss aa L J. rewrite Z.mul_0_l, Z.add_0_r. exact (shared_le (mach I) B t ss aa L (joint_fits I _ J) r RU RK').
       - intros t s a l L UN _ WK. constructor; [|constructor]. cbn [fst snd]. pose proof (once_le (mach I) s a l UN WK). unfold dur. lia.
       - intros. pose proof (dur_0 I false l). nia.
       - unfold fewest. set (n := batches I (initial I) bs) in *. cbv zeta. apply Z.max_lub.
         + assert (0 <= n) as N0 by apply batches_0.
           clear - X N0. cbn [clock_0 clock] in X. revert X. generalize (initial I). clearbody n. induction zz as [|z zz IH]; intros [|s ss] X; inversion X; subst; cbn [fold_right]; [exact N0|].
           specialize (IH ss ltac:(assumption)). unfold clock_0, clock in *. lia.
-        + pose proof (counted_le (U * h) (U * k) (U * n) _ _ _ Y) as CL. rewrite starts_counted in CL by (now rewrite map_length).
+        + pose proof (counted_le (U * h) (U * k) (U * n) _ _ _ _ Y) as CL. rewrite starts_counted in CL by (now rewrite map_length).
           specialize (CL ltac:(apply starts_ends; [lia|]; apply Forall_forall; intros e E; apply in_map_iff in E; destruct E as (z & <- & _); lia)).
           set (c := counted _ _ _) in *. destruct (Z.ltb_spec 0 c) as [P|P]; [|unfold n; apply batches_0].
           pose proof (ceil_mono c (U * (n - k - h)) U ltac:(lia) ltac:(nia)) as Q. unfold ceil_div in Q at 2.
@@ -341,11 +342,11 @@ Section Flow.
     assert (0 < den_of) as D0. { unfold den_of. specialize (DV f listed). assert (1 <= room_pre (mach I)) by (unfold room_pre; lia). nia. }
     set (es := map (fun z => at_ (over z)) zz).
     assert (Forall2 (fun s e => clock_0 true s + long I true (own_spans I) s <= e) (initial I) es
-      /\ served least_of 0 (starts I true (mixed (mach I) f r) den_of (own_spans I) (initial I) es)) as [A S].
-    { pose proof (start I true (mixed (mach I) f r) den_of (own_spans I) least_of W) as S. edestruct S as (X & Y & _); [| | | |exact R|exact F|split; [exact X|exact Y]].
+      /\ served least_of 0 0 (starts I true (mixed (mach I) f r) den_of (own_spans I) (initial I) es)) as [A S].
+    { pose proof (start I true (mixed (mach I) f r) den_of (own_spans I) least_of 0 W) as S. edestruct S as (X & Y & _); [|lia| | | |exact R|exact F|split; [exact X|exact Y]].
       - split; [exact B|]. split; [exact PQ|]. split; [exact D0|]. rewrite forallb_forall in PS. apply Forall_forall. intros p P. split; [now apply PS|].
         destruct P as [<-|P]; [cbn; lia|]. apply in_map_iff in P. destruct P as (g & <- & P). specialize (DV g P). cbn. lia.
-      - intros t ss aa L J. apply (divided (mach I) B t ss aa L (joint_fits I _ J) f r); auto. now apply lasts_ge.
+      - intros t ss aa L J. rewrite Z.mul_0_l, Z.add_0_r. apply (divided (mach I) B t ss aa L (joint_fits I _ J) f r); auto. now apply lasts_ge.
       - intros t s a l L UN N K. constructor.
         + cbn [fst snd]. pose proof (once_le (mach I) s a l UN K). pose proof (lasts_1 (cost I) l). unfold dur. destruct (0 <? _); cbn [b2z] in *; lia.
         + apply Forall_forall. intros p P. apply in_map_iff in P. destruct P as (g & <- & P). cbn [fst snd].
@@ -354,7 +355,7 @@ Section Flow.
     pose proof (run_length _ _ _ _ _ _ R) as LEN.
     assert (Forall2 (fun x j => snd x = left j) (map rated_of (initial I)) (starts I true (mixed (mach I) f r) den_of (own_spans I) (initial I) es)) as SM.
     { clear - A. induction A as [|s e ss es' _ _ IH]; cbn [map starts]; constructor; [reflexivity|exact IH]. }
-    pose proof (climb_le least_of _ _ SM IO S levels FL) as CL.
+    pose proof (climb_le least_of 0 _ _ SM IO S levels FL) as CL.
     assert (dot least_of (fun r => r) (map rated_of (initial I)) (starts I true (mixed (mach I) f r) den_of (own_spans I) (initial I) es)
       + own_parts (initial I) (map rated_of (initial I)) <= 2 * Q * den_of * owed (initial I) es) as TOT.
     { clear - A IO OV FI Q0 D0. revert IO OV FI. induction A as [|s e ss es' X A2 IH]; cbn [map starts dot own_parts owed forallb]; [lia|].

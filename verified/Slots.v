@@ -20,6 +20,8 @@ Fixpoint items {A} (t : search_tree A) more := match t with Tip => more | Fork l
 Lemma seek_each {A B} (f : A -> B) n t : seek n (each_of f t) = option_map f (seek n t).
 Proof. induction t as [|l IL k x h IH]; cbn [seek each_of]; [reflexivity|]. destruct (Nat.eqb n k); [reflexivity|].
   destruct (Nat.ltb n k); assumption. Qed.
+Lemma items_each {A B} (f : A -> B) t : forall more, items (each_of f t) (map f more) = map f (items t more).
+Proof. induction t as [|l IL k x h IH]; cbn; intros more; [reflexivity|]. rewrite IH. exact (IL (x :: items h more)). Qed.
 Lemma items_more {A} (t : search_tree A) : forall more x, In x more -> In x (items t more).
 Proof. induction t as [|l IL k y h IH]; cbn; [easy|]. intros more x H. apply IL. right. now apply IH. Qed.
 Lemma seek_in {A} n (t : search_tree A) x : seek n t = Some x -> forall more, In x (items t more).
@@ -39,11 +41,14 @@ Fixpoint minimum (xs ys : list Z) :=
 Lemma minimum_map {A} (f g : A -> Z) l : minimum (map f l) (map g l) = map (fun x => Z.min (f x) (g x)) l.
 Proof. induction l as [|x l IH]; cbn; [reflexivity|now rewrite IH]. Qed.
 Fixpoint place_in n ns := match ns with [] => [n] | x :: xs => if Nat.leb n x then n :: ns else x :: place_in n xs end.
-Definition arrange ns := fold_right place_in [] ns.
+Definition arrange ns := fold_left (fun l n => place_in n l) ns [].
 Lemma place_perm n ns : Permutation (place_in n ns) (n :: ns).
 Proof. induction ns as [|x ns IH]; cbn; [reflexivity|]. destruct (Nat.leb n x); [reflexivity|]. rewrite IH. apply perm_swap. Qed.
 Lemma arrange_perm ns : Permutation (arrange ns) ns.
-Proof. induction ns as [|x ns IH]; cbn; [reflexivity|]. rewrite place_perm. now constructor. Qed.
+Proof.
+  unfold arrange. rewrite <- (app_nil_r ns) at 2. generalize (@nil nat). induction ns as [|x ns IH]; intros l; cbn [fold_left app]; [reflexivity|].
+  rewrite IH, place_perm. symmetry. apply Permutation_middle.
+Qed.
 
 Section Slots.
   Variable I : instance.
@@ -496,11 +501,6 @@ Section Slots.
   Proof. induction 1; constructor; assumption. Qed.
   Lemma worth_all p nn : worth p (map Some nn) = sum (val p) nn.
   Proof. unfold worth, sum. induction nn as [|n nn IH]; cbn [map fold_right]; [reflexivity|now rewrite IH]. Qed.
-  Lemma owing_all k (nn mm : list nat) ss zz : length nn = length mm -> owing k (map Some nn) ss zz = owing k (map Some mm) ss zz.
-  Proof.
-    revert mm ss zz. induction nn as [|n nn IH]; intros [|m mm] ss zz; cbn [length]; try easy. intros [= E]. destruct ss, zz; try reflexivity.
-    cbn [map owing]. now rewrite (IH _ _ _ E).
-  Qed.
   Lemma owing_step now t E ss aa : Forall2 (local M t) ss aa -> now < E -> forall zz (nn : list nat), Forall2 (ends E) (nexts M E ss aa) zz -> length nn = length ss ->
     owing now (map Some nn) ss zz = (E - now) * sum (urate o) ss + owing E (map Some nn) (nexts M E ss aa) zz.
   Proof.
@@ -595,7 +595,6 @@ Section Slots.
     steer : list nat -> option (list nat);  (* any functions, and nodes: to nodes that are as good, which are entries, *)
     guide : list nat -> nat;  (* by which vector to leave out batches, *)
     used : list (search_tree nat) }.  (* and whose edges to look up, by vector *)
-  Definition blank := Layer Tip (fun _ => None) (fun _ => O) [].
   Definition found L nn := match seek (hashes nn) (entries L) with None => None | Some l =>
     option_map snd (find (fun e => list_eqb Nat.eqb (fst e) nn) l) end.
   Definition held_at L nn b := match found L nn with Some b' => b' <=? b | None => false end.
@@ -608,12 +607,12 @@ Section Slots.
   Definition rate_of nn := match o with Makespan => b2z (existsb (fun n => negb (ended (at_node n))) nn)
     | _ => sum (fun n => rated (at_node n)) nn end.
   (* Edges for all requests, one by one; a branch ends where a limit is exceeded, or what is to come is worth enough. *)
-  Fixpoint each (f : load -> list nat -> bool) (oo : list (list ((nat * load) * list Z))) l nn slack {struct oo} := match oo with
-    | [] => f l nn
-    | os :: oo => forallb (fun x => let slack := minus slack (snd x) in
-        if existsb (fun y => y <=? 0) slack then true else
+  Fixpoint each (oo : list (list ((nat * load) * list Z))) l nn slack more {struct oo} := match oo with
+    | [] => if usable l then nn :: more else more
+    | os :: oo => fold_right (fun x more => let slack := minus slack (snd x) in
+        if existsb (fun y => y <=? 0) slack then more else
           let l := plus l (snd (fst x)) in
-          if fitsb M l then each f oo l (fst (fst x) :: nn) slack else true) os
+          if fitsb M l then each oo l (fst (fst x) :: nn) slack more else more) more os
     end.
   Definition tried (p : step) (e : nat * load) := pay (fst p) (snd e) + val (snd p) (fst e).
   Definition lowest p n := fold_right (fun e x => Z.min (tried p e) x) far (edges (at_node n)).
@@ -627,24 +626,28 @@ Section Slots.
   Definition options_in (t : list step * search_tree (nat * opts_of)) n := match seek n (snd t) with
     | Some (n', c) => if Nat.eqb n' n then c else options (fst t) n | None => options (fst t) n end.
   Definition tables ps L := map (fun pu : step * search_tree nat => table [(zero, snd (fst pu)); fst pu] (snd pu)) (combine ps (used L)).  (* with prices of the slot, and without *)
-  Definition follow (settle : list nat -> Z -> bool) ps look (e : list nat * Z) := let nn := fst e in
-    let b := snd e + scale * rate_of nn in let chosen := map look nn in settle (map (fun n => idle (at_node n)) nn) b
-    && each (fun l nn => negb (usable l) || settle nn b) (map snd chosen) none [] (slack_of ps b chosen).
-  Definition item_ok ps tt g L (e : list nat * Z) := (negb (forallb (fun n => ended (at_node n)) (fst e)) || (target <=? snd e))
-    && let t := nth (g (fst e)) tt ([], Tip) in follow (settled ps L) (fst t) (options_in t) e.
+  Definition follow (t : list step * search_tree (nat * opts_of)) (e : list nat * Z) := let nn := fst e in
+    let b := snd e + scale * rate_of nn in let chosen := map (options_in t) nn in
+    (b, map (fun n => idle (at_node n)) nn :: each (map snd chosen) none [] (slack_of (fst t) b chosen) []).
+  Definition all_ended nn := forallb (fun n => ended (at_node n)) nn.
+  Definition settle ps L (x : Z * list (list nat)) := forallb (fun nn => settled ps L nn (fst x)) (snd x).
   Record vector := Vector { since : nat; span : nat; steps : list step }.  (* in use from a tick on, for so many *)
   Definition now_of vs := flat_map (fun v => match since v, span v with O, S _ => [hd off (steps v)] | _, _ => [] end) vs.
   Definition later vs := map (fun v => match since v with
     | S n => Vector n (span v) (steps v) | O => Vector 0 (pred (span v)) (tl (steps v)) end) vs.
-  Fixpoint closed vs (LL : list layer) := match LL with [] => true | L :: LL => let vs := later vs in let ps := now_of vs in
-    forallb (forallb (item_ok ps (tables ps L) (guide L) (hd blank LL))) (items (entries L) []) && closed vs LL end.
+  Definition followed ps L e := follow (nth (guide L (fst e)) (tables ps L) ([], Tip)) e.
+  (* The next layer is chosen when all that it has to hold is known; nothing of the choice is believed. *)
+  Variable choose : list vector -> list (list (Z * list (list nat))) -> layer.
+  Fixpoint closed ticks vs L := match items (entries L) [], ticks with [], _ => true | _, O => false | ee, S ticks =>
+    let vs := later vs in let ps := now_of vs in let tt := tables ps L in
+    let next := items (each_of (map (fun e => follow (nth (guide L (fst e)) tt ([], Tip)) e)) (entries L)) [] in let L' := choose vs next in
+    forallb (forallb (fun e => negb (all_ended (fst e)) || (target <=? snd e))) ee && forallb (forallb (settle ps L')) next
+    && closed ticks vs L' end.
 
   Definition reaches k (e : list nat * Z) := forall ss nn bs zz d, run I k ss bs zz d -> Forall R11 zz -> good ss ->
     room I ss -> Forall2 stands (map (norm true k) ss) nn -> Forall2 timely zz nn -> Permutation nn (fst e) ->
     target <= snd e + scale * meter I o k ss bs.
   Definition all_reach k L := forall l, In l (items (entries L) []) -> forall e, In e l -> reaches k e.
-  Lemma flipped {A B} (P : A -> B -> Prop) l k : Forall2 P l k -> Forall2 (fun b a => P a b) k l.
-  Proof. induction 1; constructor; assumption. Qed.
   Lemma sum_perm {A} (f : A -> Z) xs ys : Permutation xs ys -> sum f xs = sum f ys.
   Proof. unfold sum. induction 1; cbn [fold_right]; lia. Qed.
   Lemma as_good_all nn nn' : all_as_good nn' nn = true -> Forall2 (fun n n' => as_good n' n = true) nn nn'.
@@ -738,24 +741,30 @@ Section Slots.
     unfold options_in, table. cbn [fst snd]. rewrite seek_each. destruct (seek n ns) as [n'|]; [|reflexivity]. cbn [option_map].
     destruct (Nat.eqb_spec n' n) as [->|]; reflexivity.
   Qed.
-  Lemma each_sound f ps nn ee : Forall2 edge_of nn ee -> forall l tt (slack : step -> Z), most none l ->
-    each f (map snd (map (options ps) nn)) l tt (map slack ps) = true -> fitsb M (plus l (taken ee)) = true ->
-    f (plus l (taken ee)) (rev (map fst ee) ++ tt) = true \/ exists p, In p ps /\ slack p <= excess p nn ee.
+  Lemma each_more oo : forall l nn slack more x, In x more -> In x (each oo l nn slack more).
   Proof.
-    induction 1 as [|n e nn ee E EE IH]; intros l tt slack N H F.
-    - left. cbn [map each taken fold_right rev app] in *. rewrite plus_comm, plus_none in *. exact H.
-    - cbn [taken fold_right map each excess] in *. fold (taken ee) in *. destruct (node_facts n) as (_ & _ & N1 & _).
-      specialize (N1 e E). pose proof (edges_nonneg _ _ EE) as N2.
-      assert (fitsb M (plus l (snd e)) = true) as F1.
-      { eapply fits_most; [|exact F]. rewrite <- plus_assoc. now apply most_none_r. }
-      rewrite forallb_forall in H. rewrite options_are in H. cbn [snd] in H. specialize (H _ (in_map _ _ _ E)).
-      cbn [fst snd] in H. rewrite minus_map in H. cbv zeta in H. destruct (existsb _ _) eqn:X in H.
-      + right. apply existsb_exists in X. destruct X as (y & Y & X). apply in_map_iff in Y. destruct Y as (p & <- & Y).
-        exists p. split; [exact Y|]. apply Z.leb_le in X. pose proof (excess_nonneg p nn ee EE). lia.
-      + rewrite F1 in H. rewrite <- plus_assoc in F. cbn [rev]. rewrite <- plus_assoc, <- app_assoc.
-        assert (most none (plus l (snd e))) as N3 by (rewrite <- (plus_none none); now apply most_plus).
-        destruct (IH _ (fst e :: tt) (fun p => slack p - over_least p n e) N3 H F) as [G|(p & G & K)]; [left; exact G|].
-        right. exists p. split; [exact G|]. lia.
+    induction oo as [|os oo IH]; cbn [each]; intros l nn slack more x H; [destruct (usable l); [now right|exact H]|].
+    induction os as [|y os IO]; cbn [fold_right]; [exact H|]. cbv zeta. destruct (existsb _ _); [exact IO|]. destruct (fitsb _ _); [now apply IH|exact IO].
+  Qed.
+  Lemma each_sound ps nn ee : Forall2 edge_of nn ee -> forall l tt (slack : step -> Z) more, most none l ->
+    fitsb M (plus l (taken ee)) = true -> usable (plus l (taken ee)) = true ->
+    In (rev (map fst ee) ++ tt) (each (map snd (map (options ps) nn)) l tt (map slack ps) more) \/ exists p, In p ps /\ slack p <= excess p nn ee.
+  Proof.
+    induction 1 as [|n e nn ee E EE IH]; intros l tt slack more N F U.
+    - left. cbn [map each taken fold_right rev app] in *. rewrite plus_comm, plus_none in U. rewrite U. now left.
+    - cbn [taken fold_right map each excess rev] in *. fold (taken ee) in *. destruct (node_facts n) as (_ & _ & N1 & _).
+      specialize (N1 e E). pose proof (edges_nonneg _ _ EE) as N2. rewrite <- plus_assoc in F, U. rewrite <- app_assoc.
+      assert (fitsb M (plus l (snd e)) = true) as F1 by (eapply fits_most; [|exact F]; now apply most_none_r).
+      assert (most none (plus l (snd e))) as N3 by (rewrite <- (plus_none none); now apply most_plus).
+      rewrite options_are. cbn [snd]. unfold edge_of in E. induction (edges (at_node n)) as [|e' es IL]; [destruct E|]. cbn [map fold_right fst snd].
+      destruct E as [->|E].
+      + rewrite minus_map, F1. cbv zeta. destruct (existsb _ _) eqn:X.
+        * right. apply existsb_exists in X. destruct X as (y & Y & X). apply in_map_iff in Y. destruct Y as (p & <- & Y).
+          exists p. split; [exact Y|]. apply Z.leb_le in X. pose proof (excess_nonneg p nn ee EE). lia.
+        * match goal with |- In _ (each _ _ _ _ ?more) \/ _ =>
+            destruct (IH _ (fst e :: tt) (fun p => slack p - over_least p n e) more N3 F U) as [G|(p & G & K)]; [left; exact G|] end.
+          right. exists p. split; [exact G|]. lia.
+      + destruct (IL E) as [G|G]; [left|now right]. cbv zeta in *. destruct (existsb _ _); [exact G|]. destruct (fitsb M (plus l (snd e'))); [now apply each_more|exact G].
   Qed.
   Lemma slack_is ps b nn : slack_of ps b (map (options ps) nn) = map (fun p => target + supply M (fst p) + snd (snd p) - b - sum (lowest p) nn) ps.
   Proof.
@@ -772,15 +781,16 @@ Section Slots.
     intros T. revert ee. induction T; intros ee E; inversion E; subst; cbn [map]; constructor; [|now apply IHT].
     eapply timely_on; [|eassumption]. right. apply in_or_app. left. now apply in_map.
   Qed.
-  Lemma kept_reaches k ps L' g L e : 0 <= k -> (forall p, In p ps -> good_step k p) -> all_reach (k + 1) L ->
-    item_ok ps (tables ps L') g L e = true -> reaches k e.
+  Lemma kept_reaches k ps L L' e : 0 <= k -> (forall p, In p ps -> good_step k p) -> all_reach (k + 1) L' ->
+    negb (all_ended (fst e)) || (target <=? snd e) = true -> settle ps L' (followed ps L e) = true -> reaches k e.
   Proof.
-    intros K0 P A K ss nn bs zz d R F G RM S T PM. unfold item_ok, follow in K. cbv zeta in K. rewrite !andb_true_iff, orb_true_iff in K.
-    destruct K as [K1 [K2 K3]]. pose proof (rate_of_le _ _ S) as RL. rewrite rate_norm, (rate_of_perm _ _ PM) in RL.
+    intros K0 P A K1 K ss nn bs zz d R F G RM S T PM. unfold settle, followed, follow in K. cbv zeta in K. cbn [fst snd forallb] in K.
+    rewrite andb_true_iff in K. rewrite orb_true_iff in K1.
+    destruct K as [K2 K3]. pose proof (rate_of_le _ _ S) as RL. rewrite rate_norm, (rate_of_perm _ _ PM) in RL.
     apply (Z.mul_le_mono_nonneg_l _ _ _ scale_ok) in RL. assert (0 <= k + 1) as K4 by lia.
     assert (forall p, In p ps -> sound (k + 1) (snd p)) as PS by (intros p H; apply (P p H)).
     destruct (run_cases _ _ _ _ _ R G RM) as [[-> Q]|[[R' E]|(aa & bs' & d' & LL' & J & R' & G' & RM' & E)]].
-    - pose proof (ended_perm _ _ PM (all_end _ _ _ F S)) as DN. rewrite DN in K1. destruct K1 as [K1|K1]; [discriminate|].
+    - pose proof (ended_perm _ _ PM (all_end _ _ _ F S)) as DN. unfold all_ended in K1. rewrite DN in K1. destruct K1 as [K1|K1]; [discriminate|].
       apply Z.leb_le in K1. pose proof (Z.mul_nonneg_nonneg _ _ scale_ok Q). lia.
     - rewrite E. pose proof (idles _ _ S) as S'. rewrite <- map_wait in S'.
       pose proof (settled_reaches _ _ _ _ _ K4 PS A K2 _ _ _ _ _ R' F G RM S' (timelies _ _ T) (Permutation_map _ PM)) as X. cbn [fst snd] in X. lia.
@@ -788,16 +798,18 @@ Section Slots.
       destruct (batch_answered _ _ L0 _ S) as (ee & B & C & D); [now rewrite total_norm|]. rewrite total_norm in C.
       rewrite <- nexts_norm in D by lia. pose proof (timely_edges _ _ _ T B) as TE. destruct (Permutation_Forall2 PM B) as (ff & PE & B').
       rewrite (taken_perm _ _ PE) in C. pose proof (usable_sound _ _ _ _ LL' J C) as U. assert (fitsb M (taken ff) = true) as FT by (eapply fits_most; [apply C|exact F0]).
-      assert (exists qs, (forall q, In q qs -> good_step k q) /\ each (fun l nn => negb (usable l) || settled ps L nn (snd e + scale * rate_of (fst e)))
-        (map snd (map (options qs) (fst e))) none [] (slack_of qs (snd e + scale * rate_of (fst e)) (map (options qs) (fst e))) = true) as (qs & GQ & K5).
-      { destruct (nth_in_or_default (g (fst e)) (tables ps L') ([], Tip)) as [H|H].
+      assert (exists qs, (forall q, In q qs -> good_step k q) /\ forall nn, In nn (each (map snd (map (options qs) (fst e))) none []
+        (slack_of qs (snd e + scale * rate_of (fst e)) (map (options qs) (fst e))) []) -> settled ps L' nn (snd e + scale * rate_of (fst e)) = true) as (qs & GQ & K5).
+      { rewrite forallb_forall in K3. destruct (nth_in_or_default (guide L (fst e)) (tables ps L) ([], Tip)) as [H|H].
         - apply in_map_iff in H. destruct H as ([p ns] & H & PI). apply in_combine_l in PI. cbn [fst snd] in H. exists [(zero, snd p); p]. split.
           + intros q [<-|[<-|[]]]; [split; [apply zero_ok|exact (PS p PI)]|exact (P p PI)].
           + rewrite <- H in K3. rewrite (map_ext _ _ (options_in_are _ _)) in K3. exact K3.
         - exists []. split; [intros q []|]. rewrite H in K3. exact K3. }
       rewrite slack_is in K5. assert (fitsb M (plus none (taken ff)) = true) as FF by now rewrite plus_none.
-      destruct (each_sound _ _ _ _ B' none [] _ (most_refl none) K5 FF) as [X|(p & Y & X)].
-      + rewrite plus_none, app_nil_r, U in X. cbn [negb orb] in X.
+      rewrite <- (plus_none (taken ff)) in U.
+      destruct (each_sound qs _ _ B' none [] (fun p => target + supply M (fst p) + snd (snd p) - (snd e + scale * rate_of (fst e)) - sum (lowest p) (fst e))
+        [] (most_refl none) FF U) as [X|(p & Y & X)].
+      + apply K5 in X. rewrite app_nil_r in X.
         assert (Permutation (map fst ee) (rev (map fst ff))) as PF by (rewrite <- Permutation_rev; now apply Permutation_map).
         pose proof (settled_reaches _ _ _ _ _ K4 PS A X _ _ _ _ _ R' F G' RM' D TE PF) as Z. cbn [fst snd] in Z. lia.
       + rewrite (excess_is _ _ _ B') in X. destruct (GQ p Y) as [RO SP]. pose proof (pay_le I (fst p) (taken ff) RO FT) as PL. fold M in PL.
@@ -829,11 +841,14 @@ Section Slots.
       replace (k + 1 + Z.of_nat 0 + Z.of_nat i) with (k + Z.of_nat 0 + Z.of_nat (S i)) by lia. exact B.
     - destruct (H i p N) as [A B]. split; [exact A|]. replace (k + 1 + Z.of_nat n) with (k + Z.of_nat (S n)) by lia. exact B.
   Qed.
-  Lemma closed_reaches LL : forall k vs, 0 <= k -> Forall (vector_sound k) vs -> closed vs LL = true -> all_reach k (hd blank LL).
+  Lemma closed_reaches ticks : forall L k vs, 0 <= k -> Forall (vector_sound k) vs -> closed ticks vs L = true -> all_reach k L.
   Proof.
-    induction LL as [|L LL IH]; intros k vs K0 V; cbn [closed hd]; [intros _ l []|]. cbv zeta. rewrite andb_true_iff. intros [A B] l K e E.
-    pose proof (later_sound _ _ V) as V'. rewrite forallb_forall in A. specialize (A l K). rewrite forallb_forall in A.
-    apply (kept_reaches k (now_of (later vs)) L (guide L) (hd blank LL)); [exact K0| |apply (IH (k + 1) _ ltac:(lia) V' B)|exact (A e E)].
-    intros p P. exact (now_sound _ _ V' p P).
+    induction ticks as [|n IH]; intros L k vs K0 V C l E e EE; cbn [closed] in C; destruct (items (entries L) []) as [|l' ee] eqn:X; try (now destruct E + discriminate).
+    cbv zeta in C. rewrite <- X in C, E. rewrite !andb_true_iff in C. destruct C as [[A B] C]. set (L' := choose _ _) in *. pose proof (later_sound _ _ V) as V'. rewrite forallb_forall in A, B.
+    specialize (A l E). rewrite forallb_forall in A.
+    eapply (kept_reaches k (now_of (later vs)) L); [exact K0| |exact (IH _ (k + 1) _ ltac:(lia) V' C)|exact (A e EE)|].
+    - intros p P. exact (now_sound _ _ V' p P).
+    - change (@nil (list (Z * list (list nat)))) with (map (map (followed (now_of (later vs)) L)) []) in B. unfold followed in B. rewrite items_each in B.
+      specialize (B _ (in_map _ _ _ E)). rewrite forallb_forall in B. exact (B _ (in_map _ _ _ EE)).
   Qed.
 End Slots.

@@ -28,7 +28,7 @@ Section Run.
   Variable q : prices.  (* of the shares *)
   Variable den : Z.  (* how many make up a tick *)
   Variable spans : list (prices * Z).
-  Variables shortest least : Z.
+  Variables shortest least gap : Z.
   Definition span S k := fold_right (fun f x => Z.max (ceil_div (worth M (fst f) S k) (snd f)) x) 0 spans.
   Definition pause_of w := if real then w else 0.
   Definition length_of (l : list token) := sum (fun x => pause_of (wait x) + span (at_known x) (from_kv x)) l.
@@ -49,8 +49,9 @@ Section Run.
     unfold pause_of in *. destruct real; lia. Qed.
 
   Hypothesis ok : sensible.
+  Hypothesis gap_0 : 0 <= gap.
   Hypothesis share_ok : forall t ss aa, Forall2 (local M t) ss aa -> joint M (total M ss aa) ->
-    charges M q ss aa <= den * dur (total M ss aa).
+    charges M q ss aa + gap * b2z (0 <? ndec (total M ss aa) + npre (total M ss aa)) <= den * dur (total M ss aa).
   Hypothesis span_ok : forall t s a l, local M t s a -> under (load_of M s a) l -> under none l -> work a <> 0 ->
     Forall (fun f => charge M (fst f) s a <= snd f * dur l) spans.
   Hypothesis least_ok : forall t s a l, local M t s a -> under (load_of M s a) l -> proper shortest s -> work a <> 0 ->
@@ -246,7 +247,7 @@ Section Run.
     let ss' := nexts M (t + D) ss aa in Forall fine ss' /\ exists gs', Forall2 (keeps (t + D) (c + dur l)) ss' gs' /\
     forall es, Forall2 (before (t + D) (c + dur l)) ss' es -> Forall2 (before now c) ss es /\ exists X,
       serves (den * if real then t else c) (den * dur l) X (jobs ss gs es) (jobs ss' gs' es) /\ X <= charges M q ss aa
-      /\ (0 < X -> least <= den * dur l).
+      /\ (0 < X -> least <= den * dur l /\ 0 < ndec l + npre l).
   Proof.
     intros L U F FI T K D. revert gs FI K. induction L as [|s a ss aa [A B] _ IH]; intros gs FI K; inversion K as [|x g y gs2 K1 K2]; subst; cbn [nexts].
     - split; [constructor|]. exists []. split; [constructor|]. intros es E. inversion E. subst. split; [constructor|]. exists 0.
@@ -256,7 +257,8 @@ Section Run.
       intros es E. inversion E as [|x e y es2 E1 E2]. subst. destruct (ES es2 E2) as (BS & X & S1 & S2 & S3).
       destruct (EA e E1) as (BA & x & X1 & X2 & X3). split; [now constructor|]. exists (x + X). split; [now constructor|].
       cbn [charges]. split; [lia|]. intros P. destruct (Z.le_gt_cases x 0) as [N|N]; [apply S3; lia|].
-      apply (least_ok t s a l A B ltac:(apply F1)). now apply X2.
+      specialize (X2 ltac:(lia)). split; [exact (least_ok t s a l A B ltac:(apply F1) X2)|]. pose proof (count_work M s a) as CW.
+      destruct (Z.eqb_spec (work a) 0); [contradiction|]. cbn [negb b2z] in CW. destruct B as ((_ & _ & _ & B) & _). lia.
   Qed.
   Fixpoint batches ss bs {struct bs} := match bs with [] => 0 | Batch t aa :: bs => let l := total M ss aa in
     b2z (0 <? ndec l + npre l) + batches (nexts M (t + lasts (cost I) l) ss aa) bs end.
@@ -268,7 +270,7 @@ Section Run.
     inversion S; subst; cbn [left fold_right amount] in *; lia. Qed.
   Theorem run_served now ss bs zz d : run I now ss bs zz d -> Forall R11 zz -> Forall fine ss -> forall c gs, Forall2 (keeps now c) ss gs ->
     let es := map (fun z => if real then at_ (over z) else c + batches ss bs) zz in
-    Forall2 (before now c) ss es /\ served least (den * if real then now else c) (jobs ss gs es) /\ amounts (jobs ss gs es) <= spent q ss bs.
+    Forall2 (before now c) ss es /\ served least gap (den * if real then now else c) (jobs ss gs es) /\ amounts (jobs ss gs es) <= spent q ss bs.
   Proof.
     induction 1 as [now ss|now ss t aa bs zz d T L J D R IH]; intros Z FI c gs K; cbn [batches spent].
     - rewrite Z.add_0_r. enough (Forall2 (before now c) ss (map (fun z => if real then at_ (over z) else c) ss) /\
@@ -283,9 +285,11 @@ Section Run.
       replace (map _ zz) with es.
       2: { apply map_ext. intros z. unfold dur. destruct real; [reflexivity|]. exact (eq_sym (Z.add_assoc _ _ _)). }
       destruct (E' es B) as (B' & X & S1 & S2 & S3). split; [exact B'|]. pose proof (share_ok t ss aa L J) as SO. fold l in SO. split.
-      + apply (later_on _ _ (den * if real then t else c) (den * dur l) X _ (jobs (nexts M (t + D) ss aa) gs' es)); try assumption; try lia.
+      + apply (later_on _ _ _ (den * if real then t else c) (den * dur l) X _ (jobs (nexts M (t + D) ss aa) gs' es)); try assumption; try lia.
         * destruct real; nia.
         * pose proof (dur_0 l). nia.
+        * destruct (0 <? _); cbn [b2z] in SO; lia.
+        * intros XP. destruct (S3 XP) as [P1 P2]. apply Z.ltb_lt in P2. rewrite P2 in SO. cbn [b2z] in SO. lia.
         * replace (den * (if real then t else c) + den * dur l) with (den * if real then t + D else c + dur l); [exact S|].
           unfold dur. destruct real; [change D with (lasts (cost I) l)|]; ring.
       + rewrite (amounts_serves _ _ _ _ _ S1). apply Z.add_le_mono; [exact S2|exact A].

@@ -48,6 +48,10 @@ module Coq__1 = struct
 end
 include Coq__1
 
+(** val sub : int -> int -> int **)
+
+let rec sub = fun n m -> Stdlib.max 0 (n-m)
+
 (** val eqb : bool -> bool -> bool **)
 
 let eqb b1 b2 =
@@ -583,6 +587,16 @@ let rec combine l l' =
     (match l' with
      | [] -> []
      | y :: tl' -> (x, y) :: (combine tl0 tl'))
+
+(** val skipn : int -> 'a1 list -> 'a1 list **)
+
+let rec skipn n l =
+  (fun fO fS n -> if n=0 then fO () else fS (n-1))
+    (fun _ -> l)
+    (fun n0 -> match l with
+               | [] -> []
+               | _ :: l0 -> skipn n0 l0)
+    n
 
 (** val nodup : ('a1 -> 'a1 -> bool) -> 'a1 list -> 'a1 list **)
 
@@ -1586,7 +1600,7 @@ let rec place_in n ns = match ns with
 (** val arrange : int list -> int list **)
 
 let arrange ns =
-  fold_right place_in [] ns
+  fold_left (fun l n -> place_in n l) ns []
 
 (** val dead : node **)
 
@@ -1815,11 +1829,6 @@ type layer = { entries : (int list * Big_int_Z.big_int) list search_tree;
                steer : (int list -> int list option);
                guide : (int list -> int); used : int search_tree list }
 
-(** val blank : layer **)
-
-let blank =
-  { entries = Tip; steer = (fun _ -> None); guide = (fun _ -> 0); used = [] }
-
 (** val found :
     (int list -> int) -> layer -> int list -> Big_int_Z.big_int option **)
 
@@ -1875,24 +1884,24 @@ let rate_of o nodes nn =
   | _ -> sum (fun n -> (at_node nodes n).rated) nn
 
 (** val each :
-    instance -> (load -> int list -> bool) ->
-    ((int * load) * Big_int_Z.big_int list) list list -> load -> int list ->
-    Big_int_Z.big_int list -> bool **)
+    instance -> bool -> ((int * load) * Big_int_Z.big_int list) list list ->
+    load -> int list -> Big_int_Z.big_int list -> int list list -> int list
+    list **)
 
-let each i =
+let each i strict =
   let m = i.mach in
-  let rec each0 f oo l nn slack =
+  let rec each0 oo l nn slack more0 =
     match oo with
-    | [] -> f l nn
+    | [] -> if usable i strict l then nn :: more0 else more0
     | os :: oo0 ->
-      forallb (fun x ->
+      fold_right (fun x more1 ->
         let slack0 = minus slack (snd x) in
         if existsb (fun y -> Z.leb y Big_int_Z.zero_big_int) slack0
-        then true
+        then more1
         else let l0 = plus l (snd (fst x)) in
              if fitsb m l0
-             then each0 f oo0 l0 ((fst (fst x)) :: nn) slack0
-             else true) os
+             then each0 oo0 l0 ((fst (fst x)) :: nn) slack0 more1
+             else more1) more0 os
   in each0
 
 (** val tried : step -> (int * load) -> Big_int_Z.big_int **)
@@ -1952,32 +1961,30 @@ let tables nodes ps l =
 
 (** val follow :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
-    -> node search_tree -> (int list -> Big_int_Z.big_int -> bool) -> step
-    list -> (int -> Big_int_Z.big_int
-    list * ((int * load) * Big_int_Z.big_int list) list) -> (int
-    list * Big_int_Z.big_int) -> bool **)
+    -> node search_tree -> (step list * (int * opts_of) search_tree) -> (int
+    list * Big_int_Z.big_int) -> Big_int_Z.big_int * int list list **)
 
-let follow i o scale target strict nodes settle ps look e =
+let follow i o scale target strict nodes t0 e =
   let nn = fst e in
   let b = Z.add (snd e) (Z.mul scale (rate_of o nodes nn)) in
-  let chosen = map look nn in
-  (&&) (settle (map (fun n -> (at_node nodes n).idle) nn) b)
-    (each i (fun l nn0 -> (||) (negb (usable i strict l)) (settle nn0 b))
-      (map snd chosen) none [] (slack_of i target ps b chosen))
+  let chosen = map (options_in nodes t0) nn in
+  (b,
+  ((map (fun n -> (at_node nodes n).idle) nn) :: (each i strict
+                                                   (map snd chosen) none []
+                                                   (slack_of i target
+                                                     (fst t0) b chosen) [])))
 
-(** val item_ok :
-    instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
-    -> node search_tree -> (int list -> int) -> step list -> (step
-    list * (int * opts_of) search_tree) list -> (int list -> int) -> layer ->
-    (int list * Big_int_Z.big_int) -> bool **)
+(** val all_ended : node search_tree -> int list -> bool **)
 
-let item_ok i o scale target strict nodes hashes ps tt g l e =
-  (&&)
-    ((||) (negb (forallb (fun n -> (at_node nodes n).ended) (fst e)))
-      (Z.leb target (snd e)))
-    (let t0 = nth (g (fst e)) tt ([], Tip) in
-     follow i o scale target strict nodes (settled target nodes hashes ps l)
-       (fst t0) (options_in nodes t0) e)
+let all_ended nodes nn =
+  forallb (fun n -> (at_node nodes n).ended) nn
+
+(** val settle :
+    Big_int_Z.big_int -> node search_tree -> (int list -> int) -> step list
+    -> layer -> (Big_int_Z.big_int * int list list) -> bool **)
+
+let settle target nodes hashes ps l x =
+  forallb (fun nn -> settled target nodes hashes ps l nn (fst x)) (snd x)
 
 type vector = { since : int; span : int; steps : step list }
 
@@ -2006,20 +2013,37 @@ let later vs =
 
 (** val closed :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
-    -> node search_tree -> (int list -> int) -> vector list -> layer list ->
-    bool **)
+    -> node search_tree -> (int list -> int) -> (vector list ->
+    (Big_int_Z.big_int * int list list) list list -> layer) -> int -> vector
+    list -> layer -> bool **)
 
-let rec closed i o scale target strict nodes hashes vs = function
-| [] -> true
-| l :: lL0 ->
-  let vs0 = later vs in
-  let ps = now_of vs0 in
-  (&&)
-    (forallb
-      (forallb
-        (item_ok i o scale target strict nodes hashes ps (tables nodes ps l)
-          l.guide (hd blank lL0))) (items l.entries []))
-    (closed i o scale target strict nodes hashes vs0 lL0)
+let rec closed i o scale target strict nodes hashes choose ticks0 vs l =
+  match items l.entries [] with
+  | [] -> true
+  | l0 :: l1 ->
+    ((fun fO fS n -> if n=0 then fO () else fS (n-1))
+       (fun _ -> false)
+       (fun ticks1 ->
+       let vs0 = later vs in
+       let ps = now_of vs0 in
+       let tt = tables nodes ps l in
+       let next0 =
+         items
+           (each_of
+             (map (fun e ->
+               follow i o scale target strict nodes
+                 (nth (l.guide (fst e)) tt ([], Tip)) e)) l.entries) []
+       in
+       let l' = choose vs0 next0 in
+       (&&)
+         ((&&)
+           (forallb
+             (forallb (fun e ->
+               (||) (negb (all_ended nodes (fst e))) (Z.leb target (snd e))))
+             (l0 :: l1))
+           (forallb (forallb (settle target nodes hashes ps l')) next0))
+         (closed i o scale target strict nodes hashes choose ticks1 vs0 l'))
+       ticks0)
 
 (** val active : act -> bool **)
 
@@ -2183,9 +2207,10 @@ let start_nodes i names hash =
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
     -> node search_tree -> (state * int) list search_tree -> (state -> int)
     -> (int list -> int) -> Big_int_Z.big_int list option -> price list ->
-    (row list * Big_int_Z.big_int list) list -> layer list -> bool **)
+    (row list * Big_int_Z.big_int list) list -> int -> (vector list ->
+    (Big_int_Z.big_int * int list list) list list -> layer) -> bool **)
 
-let no_run i o scale target strict nodes names hash hashes first0 prices0 dd lL =
+let no_run i o scale target strict nodes names hash hashes first0 prices0 dd depth choose =
   (&&)
     ((&&)
       ((&&)
@@ -2212,21 +2237,27 @@ let no_run i o scale target strict nodes names hash hashes first0 prices0 dd lL 
        map (fun p -> { since = p.from; span = p.ticks; steps =
          (steps_of i scale nodes (latest_of first0 dd) p) }) prices0
      in
+     let l =
+       choose vs (((Big_int_Z.zero_big_int,
+         ((start_nodes i names hash) :: [])) :: []) :: [])
+     in
      (&&)
-       (settled target nodes hashes (now_of vs) (hd blank lL)
-         (start_nodes i names hash) Big_int_Z.zero_big_int)
-       (closed i o scale target strict nodes hashes vs lL))
+       (settled target nodes hashes (now_of vs) l (start_nodes i names hash)
+         Big_int_Z.zero_big_int)
+       (closed i o scale target strict nodes hashes choose depth vs l))
 
 (** val check_slots :
     instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool
     -> node search_tree -> (state * int) list search_tree -> (state -> int)
     -> (int list -> int) -> price list -> (row list * Big_int_Z.big_int list)
-    list -> layer list -> bool **)
+    list -> int -> (vector list -> (Big_int_Z.big_int * int list list) list
+    list -> layer) -> bool **)
 
-let check_slots i o bound scale strict nodes names hash hashes prices0 dd lL =
+let check_slots i o bound scale strict nodes names hash hashes prices0 dd depth choose =
   (&&)
     (no_run i o scale (target_of i o bound scale) strict nodes names hash
-      hashes None prices0 dd lL) (Z.leb Big_int_Z.zero_big_int scale)
+      hashes None prices0 dd depth choose)
+    (Z.leb Big_int_Z.zero_big_int scale)
 
 (** val all_late : instance -> Big_int_Z.big_int -> Big_int_Z.big_int **)
 
@@ -2241,12 +2272,13 @@ let all_late i bound =
     instance -> Big_int_Z.big_int -> bool -> node search_tree ->
     (state * int) list search_tree -> (state -> int) -> (int list -> int) ->
     Big_int_Z.big_int list -> price list -> (row list * Big_int_Z.big_int
-    list) list -> layer list -> bool **)
+    list) list -> int -> (vector list -> (Big_int_Z.big_int * int list list)
+    list list -> layer) -> bool **)
 
-let check_longest i bound strict nodes names hash hashes deadlines prices0 dd lL =
+let check_longest i bound strict nodes names hash hashes deadlines prices0 dd depth choose =
   (&&)
     (no_run i Flow Big_int_Z.unit_big_int (all_late i bound) strict nodes
-      names hash hashes (Some deadlines) prices0 dd lL)
+      names hash hashes (Some deadlines) prices0 dd depth choose)
     (forallb (fun s ->
       match name names hash (norm true Big_int_Z.zero_big_int s) with
       | Some n ->
@@ -3205,4 +3237,506 @@ let shares_ok i o place0 r h k q levels bound =
         | _ :: _ -> busy_ok i f r h k (Z.sub bound (earliest i)))
      | Busy -> busy_ok i f r h k bound
      | _ -> flow_ok i o f r q levels bound)
+  | None -> false
+
+type payer = { since0 : Big_int_Z.big_int; till : Big_int_Z.big_int;
+               gain : (Big_int_Z.big_int -> Big_int_Z.big_int);
+               toll0 : (Big_int_Z.big_int -> Big_int_Z.big_int);
+               fee0 : (Big_int_Z.big_int -> Big_int_Z.big_int) }
+
+(** val fee0 : payer -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let fee0 p =
+  p.fee0
+
+(** val later0 : Big_int_Z.big_int -> piece -> piece **)
+
+let later0 f p =
+  { from0 = (Z.max f p.from0); amount = p.amount; behind = p.behind }
+
+(** val kappa :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    (Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int **)
+
+let kappa e gap n root price0 p z0 dmin =
+  let g =
+    if Z.eqb gap Big_int_Z.zero_big_int then n else root price0 p z0 dmin
+  in
+  Z.add
+    (ceil_div
+      (Z.mul
+        (Z.mul price0
+          (Z.sub (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+            (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+            (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+            (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+            (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+            Big_int_Z.unit_big_int)))))))))) e))
+        (Z.pow (Z.sub g n) (Big_int_Z.mult_int_big_int 2
+          Big_int_Z.unit_big_int)))
+      (Z.mul (Z.pow n (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int))
+        gap))
+    (ceil_div
+      (Z.max Big_int_Z.zero_big_int
+        (Z.sub
+          (Z.sub
+            (Z.mul z0
+              (Z.pow n (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)))
+            (Z.mul price0
+              (Z.add
+                (Z.mul
+                  (Z.sub (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    Big_int_Z.unit_big_int)))))))))) e)
+                  (Z.pow g (Big_int_Z.mult_int_big_int 2
+                    Big_int_Z.unit_big_int)))
+                (Z.mul e
+                  (Z.pow n (Big_int_Z.mult_int_big_int 2
+                    Big_int_Z.unit_big_int))))))
+          (Z.mul p
+            (Z.pow n (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int)))))
+      (Z.mul (Z.pow n (Big_int_Z.mult_int_big_int 2 Big_int_Z.unit_big_int))
+        dmin))
+
+type bands = (Big_int_Z.big_int * Big_int_Z.big_int) list
+
+(** val gain_of : bands -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let rec gain_of bs o =
+  match bs with
+  | [] -> Big_int_Z.zero_big_int
+  | p :: bs0 ->
+    let (h, z0) = p in
+    Z.add (Z.mul z0 (Z.max Big_int_Z.zero_big_int (Z.min o h)))
+      (gain_of bs0 (Z.sub o h))
+
+(** val toll_of :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> bands -> Big_int_Z.big_int **)
+
+let rec toll_of e gap least0 n root price0 fee1 = function
+| [] -> Big_int_Z.zero_big_int
+| p :: bs0 ->
+  let (h, z0) = p in
+  Z.add
+    (Z.mul h
+      (kappa e gap n root price0 (Z.div fee1 h) z0
+        (Z.max least0 (Z.add gap h))))
+    (toll_of e gap least0 n root price0 Big_int_Z.zero_big_int bs0)
+
+(** val right : bands -> bool **)
+
+let right bs =
+  forallb (fun b ->
+    (&&) (Z.ltb Big_int_Z.zero_big_int (fst b))
+      (Z.leb Big_int_Z.zero_big_int (snd b))) bs
+
+(** val slot_of :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int -> int **)
+
+let slot_of o l u =
+  Z.to_nat (Z.div (Z.sub u o) l)
+
+(** val opens :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> int -> Big_int_Z.big_int **)
+
+let opens o l s =
+  Z.add o (Z.mul (Z.of_nat s) l)
+
+(** val spend :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int list -> Big_int_Z.big_int **)
+
+let rec spend l len x = function
+| [] -> Big_int_Z.zero_big_int
+| y :: l1 ->
+  if Z.leb x len
+  then Z.mul y x
+  else Z.add (Z.mul y len) (spend l l (Z.sub x len) l1)
+
+(** val ends_from :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int list -> Big_int_Z.big_int list **)
+
+let rec ends_from l w acc len = function
+| [] -> []
+| y :: l1 ->
+  let next0 = Z.add acc (Z.mul len (Z.sub w y)) in
+  (Z.min acc next0) :: (ends_from l w next0 l l1)
+
+type plan = { split : bool; rungs : Big_int_Z.big_int list;
+              firsts : Big_int_Z.big_int list;
+              tries : Big_int_Z.big_int list list;
+              cells : Big_int_Z.big_int list; slots : int;
+              dues : Big_int_Z.big_int list }
+
+(** val zip_max :
+    Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list **)
+
+let rec zip_max l m =
+  match l with
+  | [] -> []
+  | x :: l0 ->
+    (match m with
+     | [] -> []
+     | y :: m0 -> (Z.max x y) :: (zip_max l0 m0))
+
+(** val most : Big_int_Z.big_int list list -> Big_int_Z.big_int list **)
+
+let rec most = function
+| [] -> []
+| r :: rows0 -> (match rows0 with
+                 | [] -> r
+                 | _ :: _ -> zip_max r (most rows0))
+
+(** val tolls :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) -> int ->
+    Big_int_Z.big_int list -> Big_int_Z.big_int list -> bands ->
+    Big_int_Z.big_int list **)
+
+let tolls e gap least0 n root =
+  let tollf = toll_of e gap least0 n root in
+  let rec tolls0 n0 ps fs bs =
+    (fun fO fS n -> if n=0 then fO () else fS (n-1))
+      (fun _ -> [])
+      (fun n1 ->
+      (tollf (hd Big_int_Z.zero_big_int ps) (hd Big_int_Z.zero_big_int fs) bs) :: 
+      (tolls0 n1 (tl ps) (tl fs) bs))
+      n0
+  in tolls0
+
+(** val amount_in : bands -> piece list -> Big_int_Z.big_int **)
+
+let amount_in bs ps =
+  sum (fun p -> gain_of bs p.amount) ps
+
+(** val made :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+    Big_int_Z.big_int list -> int -> Big_int_Z.big_int list -> int -> piece
+    list -> bands -> Big_int_Z.big_int * Big_int_Z.big_int list **)
+
+let made e gap least0 n root prices0 n0 fees_of s0 ps bs =
+  ((amount_in bs ps),
+    (tolls e gap least0 n root n0 (skipn s0 prices0) (skipn s0 fees_of) bs))
+
+(** val cell :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int -> int -> int
+    -> (Big_int_Z.big_int * Big_int_Z.big_int list) list -> Big_int_Z.big_int
+    -> Big_int_Z.big_int -> Big_int_Z.big_int **)
+
+let cell o l w n s0 =
+  let stop = opens o l (add s0 n) in
+  (fun ms a e ->
+  if Z.leb stop a
+  then Z.mul w stop
+  else let s = slot_of o l a in
+       fold_right Z.min (Z.mul w stop)
+         (skipn (sub (slot_of o l e) s)
+           (most
+             (map (fun m ->
+               ends_from l w (Z.add (Z.mul w a) (fst m))
+                 (Z.sub (opens o l (Stdlib.Int.succ s)) a)
+                 (skipn (sub s s0) (snd m))) ms))))
+
+(** val head :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> int -> piece ->
+    (Big_int_Z.big_int * Big_int_Z.big_int list) list -> Big_int_Z.big_int ->
+    Big_int_Z.big_int **)
+
+let head o l s0 p ms0 x =
+  fold_right Z.max Big_int_Z.zero_big_int
+    (map (fun m ->
+      Z.sub (fst m)
+        (spend l (Z.sub (opens o l (Stdlib.Int.succ s0)) p.from0)
+          (Z.sub x p.from0) (snd m))) ms0)
+
+(** val by_cells :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int -> int -> int
+    -> piece -> (Big_int_Z.big_int * Big_int_Z.big_int list) list ->
+    (Big_int_Z.big_int * Big_int_Z.big_int list) list -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int list -> Big_int_Z.big_int **)
+
+let rec by_cells o l w n s0 p ms0 ms b first0 a e = function
+| [] -> Z.mul w e
+| x :: es0 ->
+  Z.min (Z.add (cell o l w n s0 ms a e) (head o l s0 p ms0 x))
+    (by_cells o l w n s0 p ms0 ms b first0 (Z.max x b)
+      (Z.max first0 (Z.add x p.behind)) es0)
+
+(** val share :
+    machine -> Big_int_Z.big_int -> function0 -> resource -> prices **)
+
+let share m m0 f r =
+  blend
+    (Z.mul (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+      (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+      (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+      (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+      (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+      Big_int_Z.unit_big_int)))))))))) (Z.mul (supply_of m r) (room_pre m)))
+    (line f) (Z.mul (Z.mul m0 (base f)) (room_pre m)) (unit_of r)
+    (Z.mul
+      (Z.mul (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+        (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+        (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+        (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+        (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+        Big_int_Z.unit_big_int)))))))))) (surcharge m f)) (supply_of m r))
+
+(** val unit_ticks : machine -> function0 -> resource -> Big_int_Z.big_int **)
+
+let unit_ticks m f r =
+  Z.mul (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+    (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+    (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+    (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+    (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+    Big_int_Z.unit_big_int))))))))))
+    (Z.mul f.divisor (Z.mul (supply_of m r) (room_pre m)))
+
+(** val gap_of :
+    machine -> Big_int_Z.big_int -> function0 -> resource -> Big_int_Z.big_int **)
+
+let gap_of m m0 f r =
+  Z.mul
+    (Z.sub (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+      (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+      (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+      (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+      (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+      Big_int_Z.unit_big_int)))))))))) m0)
+    (Z.mul (base f) (Z.mul (supply_of m r) (room_pre m)))
+
+(** val zip_add :
+    Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list **)
+
+let rec zip_add l m =
+  match l with
+  | [] -> m
+  | x :: l0 ->
+    (match m with
+     | [] -> l
+     | y :: m0 -> (Z.add x y) :: (zip_add l0 m0))
+
+(** val no_later : Big_int_Z.big_int -> piece list -> Big_int_Z.big_int **)
+
+let no_later b qs =
+  fold_right (fun q x -> Z.min q.from0 x) b qs
+
+(** val plan_value :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    (Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int list ->
+    Big_int_Z.big_int -> piece list -> Big_int_Z.big_int -> plan ->
+    Big_int_Z.big_int option **)
+
+let plan_value o l e gap least0 n root prices0 w ps first0 pl =
+  let bss = map (combine pl.rungs) pl.tries in
+  if (&&)
+       ((&&) (forallb right bss)
+         (forallb (Z.leb Big_int_Z.zero_big_int) pl.dues))
+       (forallb (fun q -> Z.leb Big_int_Z.zero_big_int q.behind) ps)
+  then if pl.split
+       then (match ps with
+             | [] -> None
+             | p :: qs ->
+               let b = no_later first0 qs in
+               let s0 = slot_of o l p.from0 in
+               let bss0 = map (fun z0 -> (p.amount, z0) :: []) pl.firsts in
+               if (&&)
+                    ((&&) ((&&) (forallb right bss0) (Z.leb o p.from0))
+                      (Z.leb p.from0 b))
+                    (forallb (fun x ->
+                      (&&) (Z.leb p.from0 x)
+                        (Z.leb x (opens o l (add s0 pl.slots)))) pl.cells)
+               then Some
+                      (by_cells o l w pl.slots s0 p
+                        (map
+                          (made e gap least0 n root prices0 pl.slots pl.dues
+                            s0 (p :: [])) bss0)
+                        (map
+                          (made e gap least0 n root prices0 pl.slots pl.dues
+                            s0 qs) ([] :: bss)) b first0 b first0 pl.cells)
+               else None)
+       else let b = no_later first0 ps in
+            let s0 = slot_of o l b in
+            if Z.leb o b
+            then Some
+                   (cell o l w pl.slots s0
+                     (map
+                       (made e gap least0 n root prices0 pl.slots pl.dues s0
+                         ps) ([] :: bss)) b first0)
+            else None
+  else None
+
+(** val values :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    (Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int list ->
+    Big_int_Z.big_int -> objective -> Big_int_Z.big_int -> (state -> piece
+    list) -> (state -> Big_int_Z.big_int) -> state list -> plan list ->
+    Big_int_Z.big_int option **)
+
+let rec values o l e gap least0 n root prices0 u o0 den pieces_of lone0 ss pls =
+  match ss with
+  | [] -> (match pls with
+           | [] -> Some Big_int_Z.zero_big_int
+           | _ :: _ -> None)
+  | s :: ss0 ->
+    (match pls with
+     | [] -> None
+     | pl :: pls0 ->
+       (match plan_value o l e gap least0 n root prices0
+                (Z.mul u (weigh o0 s)) (pieces_of s) (Z.mul den (lone0 s)) pl with
+        | Some v ->
+          (match values o l e gap least0 n root prices0 u o0 den pieces_of
+                   lone0 ss0 pls0 with
+           | Some x -> Some (Z.add v x)
+           | None -> None)
+        | None -> None))
+
+(** val within_prices :
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int list ->
+    Big_int_Z.big_int list -> bool **)
+
+let rec within_prices e gap ds ps =
+  match ds with
+  | [] -> true
+  | d :: ds0 ->
+    (match ps with
+     | [] ->
+       (&&) (Z.leb d Big_int_Z.zero_big_int) (within_prices e gap ds0 [])
+     | p :: ps0 ->
+       (&&) (Z.leb d (Z.mul (Z.mul e p) gap)) (within_prices e gap ds0 ps0))
+
+(** val lone : instance -> state -> Big_int_Z.big_int **)
+
+let lone i s =
+  Z.add (clock_0 true s) (long i true (own_spans i) s)
+
+(** val speed_bound :
+    instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+    Big_int_Z.big_int list -> plan list -> Big_int_Z.big_int option **)
+
+let speed_bound i o f r m e slot n u root prices0 pls =
+  let m0 = i.mach in
+  let q = share m0 m f r in
+  let den = unit_ticks m0 f r in
+  let gap = gap_of m0 m f r in
+  values (Z.mul den (earliest i)) (Z.mul den slot) e gap
+    (Z.mul den (step0 i (shortest_of i))) n root prices0 u o den
+    (pieces i true q den (own_spans i)) (lone i) (initial i) pls
+
+(** val speed_ok :
+    instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+    Big_int_Z.big_int list -> plan list -> Big_int_Z.big_int -> bool **)
+
+let speed_ok i o f r m e slot n u root prices0 pls =
+  let m0 = i.mach in
+  let q = share m0 m f r in
+  let den = unit_ticks m0 f r in
+  let gap = gap_of m0 m f r in
+  (fun bound ->
+  (&&)
+    ((&&)
+      ((&&)
+        ((&&)
+          ((&&)
+            ((&&)
+              ((&&)
+                ((&&)
+                  ((&&)
+                    ((&&)
+                      ((&&)
+                        ((&&)
+                          ((&&)
+                            ((&&) ((&&) (well i) (resource_ok m0 r))
+                              (priced0 q))
+                            (forallb (fun p -> priced0 (fst p)) (own_spans i)))
+                          (is_flow o)) (Z.leb Big_int_Z.zero_big_int m))
+                      (Z.leb m (Big_int_Z.mult_int_big_int 2
+                        (Big_int_Z.mult_int_big_int 2
+                        (Big_int_Z.mult_int_big_int 2
+                        (Big_int_Z.mult_int_big_int 2
+                        (Big_int_Z.mult_int_big_int 2
+                        (Big_int_Z.mult_int_big_int 2
+                        (Big_int_Z.mult_int_big_int 2
+                        (Big_int_Z.mult_int_big_int 2
+                        (Big_int_Z.mult_int_big_int 2
+                        (Big_int_Z.mult_int_big_int 2
+                        Big_int_Z.unit_big_int))))))))))))
+                    (Z.leb Big_int_Z.zero_big_int e))
+                  (Z.leb e (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    (Big_int_Z.mult_int_big_int 2
+                    Big_int_Z.unit_big_int))))))))))))
+                (Z.ltb Big_int_Z.zero_big_int slot))
+              (Z.ltb Big_int_Z.zero_big_int n))
+            (Z.ltb Big_int_Z.zero_big_int u))
+          (Z.leb Big_int_Z.zero_big_int (earliest i)))
+        (forallb (Z.leb Big_int_Z.zero_big_int) prices0))
+      (within_prices e gap (fold_right (fun pl -> zip_add pl.dues) [] pls)
+        prices0))
+    (match speed_bound i o f r m e slot n u root prices0 pls with
+     | Some v ->
+       Z.ltb
+         (Z.mul (Z.mul u den)
+           (Z.sub
+             (Z.add bound
+               (sum (fun s -> Z.mul (weigh o s) s.arrived) (initial i)))
+             Big_int_Z.unit_big_int))
+         (Z.sub v
+           (Z.mul (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+             (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+             (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+             (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+             (Big_int_Z.mult_int_big_int 2 (Big_int_Z.mult_int_big_int 2
+             Big_int_Z.unit_big_int))))))))))
+             (Z.mul (Z.mul den slot)
+               (fold_right Z.add Big_int_Z.zero_big_int prices0))))
+     | None -> false))
+
+(** val speed_proves :
+    instance -> objective -> int -> resource -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+    Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+    Big_int_Z.big_int list -> plan list -> Big_int_Z.big_int -> bool **)
+
+let speed_proves i o place0 r m e slot n u root prices0 pls bound =
+  match nth_error i.cost place0 with
+  | Some f -> speed_ok i o f r m e slot n u root prices0 pls bound
   | None -> false

@@ -20,6 +20,8 @@ val pred : int -> int
 
 val add : int -> int -> int
 
+val sub : int -> int -> int
+
 val eqb : bool -> bool -> bool
 
 module Nat :
@@ -139,6 +141,8 @@ val filter : ('a1 -> bool) -> 'a1 list -> 'a1 list
 val find : ('a1 -> bool) -> 'a1 list -> 'a1 option
 
 val combine : 'a1 list -> 'a2 list -> ('a1 * 'a2) list
+
+val skipn : int -> 'a1 list -> 'a1 list
 
 val nodup : ('a1 -> 'a1 -> bool) -> 'a1 list -> 'a1 list
 
@@ -511,8 +515,6 @@ type layer = { entries : (int list * Big_int_Z.big_int) list search_tree;
                steer : (int list -> int list option);
                guide : (int list -> int); used : int search_tree list }
 
-val blank : layer
-
 val found : (int list -> int) -> layer -> int list -> Big_int_Z.big_int option
 
 val held_at :
@@ -527,8 +529,8 @@ val settled :
 val rate_of : objective -> node search_tree -> int list -> Big_int_Z.big_int
 
 val each :
-  instance -> (load -> int list -> bool) -> ((int * load) * Big_int_Z.big_int
-  list) list list -> load -> int list -> Big_int_Z.big_int list -> bool
+  instance -> bool -> ((int * load) * Big_int_Z.big_int list) list list ->
+  load -> int list -> Big_int_Z.big_int list -> int list list -> int list list
 
 val tried : step -> (int * load) -> Big_int_Z.big_int
 
@@ -552,15 +554,14 @@ val tables :
 
 val follow :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
-  node search_tree -> (int list -> Big_int_Z.big_int -> bool) -> step list ->
-  (int -> Big_int_Z.big_int list * ((int * load) * Big_int_Z.big_int list)
-  list) -> (int list * Big_int_Z.big_int) -> bool
+  node search_tree -> (step list * (int * opts_of) search_tree) -> (int
+  list * Big_int_Z.big_int) -> Big_int_Z.big_int * int list list
 
-val item_ok :
-  instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
-  node search_tree -> (int list -> int) -> step list -> (step
-  list * (int * opts_of) search_tree) list -> (int list -> int) -> layer ->
-  (int list * Big_int_Z.big_int) -> bool
+val all_ended : node search_tree -> int list -> bool
+
+val settle :
+  Big_int_Z.big_int -> node search_tree -> (int list -> int) -> step list ->
+  layer -> (Big_int_Z.big_int * int list list) -> bool
 
 type vector = { since : int; span : int; steps : step list }
 
@@ -570,7 +571,9 @@ val later : vector list -> vector list
 
 val closed :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
-  node search_tree -> (int list -> int) -> vector list -> layer list -> bool
+  node search_tree -> (int list -> int) -> (vector list ->
+  (Big_int_Z.big_int * int list list) list list -> layer) -> int -> vector
+  list -> layer -> bool
 
 val active : act -> bool
 
@@ -632,13 +635,15 @@ val no_run :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
   node search_tree -> (state * int) list search_tree -> (state -> int) ->
   (int list -> int) -> Big_int_Z.big_int list option -> price list -> (row
-  list * Big_int_Z.big_int list) list -> layer list -> bool
+  list * Big_int_Z.big_int list) list -> int -> (vector list ->
+  (Big_int_Z.big_int * int list list) list list -> layer) -> bool
 
 val check_slots :
   instance -> objective -> Big_int_Z.big_int -> Big_int_Z.big_int -> bool ->
   node search_tree -> (state * int) list search_tree -> (state -> int) ->
   (int list -> int) -> price list -> (row list * Big_int_Z.big_int list) list
-  -> layer list -> bool
+  -> int -> (vector list -> (Big_int_Z.big_int * int list list) list list ->
+  layer) -> bool
 
 val all_late : instance -> Big_int_Z.big_int -> Big_int_Z.big_int
 
@@ -646,7 +651,8 @@ val check_longest :
   instance -> Big_int_Z.big_int -> bool -> node search_tree -> (state * int)
   list search_tree -> (state -> int) -> (int list -> int) ->
   Big_int_Z.big_int list -> price list -> (row list * Big_int_Z.big_int list)
-  list -> layer list -> bool
+  list -> int -> (vector list -> (Big_int_Z.big_int * int list list) list
+  list -> layer) -> bool
 
 val check :
   instance -> objective -> Big_int_Z.big_int -> (state -> state -> bool) ->
@@ -915,3 +921,144 @@ val shares_ok :
   instance -> objective -> int -> resource -> Big_int_Z.big_int ->
   Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int list ->
   Big_int_Z.big_int -> bool
+
+type payer = { since0 : Big_int_Z.big_int; till : Big_int_Z.big_int;
+               gain : (Big_int_Z.big_int -> Big_int_Z.big_int);
+               toll0 : (Big_int_Z.big_int -> Big_int_Z.big_int);
+               fee0 : (Big_int_Z.big_int -> Big_int_Z.big_int) }
+
+val fee0 : payer -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val later0 : Big_int_Z.big_int -> piece -> piece
+
+val kappa :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  (Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+type bands = (Big_int_Z.big_int * Big_int_Z.big_int) list
+
+val gain_of : bands -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val toll_of :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> bands -> Big_int_Z.big_int
+
+val right : bands -> bool
+
+val slot_of :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int -> int
+
+val opens : Big_int_Z.big_int -> Big_int_Z.big_int -> int -> Big_int_Z.big_int
+
+val spend :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int list -> Big_int_Z.big_int
+
+val ends_from :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int list -> Big_int_Z.big_int list
+
+type plan = { split : bool; rungs : Big_int_Z.big_int list;
+              firsts : Big_int_Z.big_int list;
+              tries : Big_int_Z.big_int list list;
+              cells : Big_int_Z.big_int list; slots : int;
+              dues : Big_int_Z.big_int list }
+
+val zip_max :
+  Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list
+
+val most : Big_int_Z.big_int list list -> Big_int_Z.big_int list
+
+val tolls :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) -> int ->
+  Big_int_Z.big_int list -> Big_int_Z.big_int list -> bands ->
+  Big_int_Z.big_int list
+
+val amount_in : bands -> piece list -> Big_int_Z.big_int
+
+val made :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+  Big_int_Z.big_int list -> int -> Big_int_Z.big_int list -> int -> piece
+  list -> bands -> Big_int_Z.big_int * Big_int_Z.big_int list
+
+val cell :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int -> int -> int
+  -> (Big_int_Z.big_int * Big_int_Z.big_int list) list -> Big_int_Z.big_int
+  -> Big_int_Z.big_int -> Big_int_Z.big_int
+
+val head :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> int -> piece ->
+  (Big_int_Z.big_int * Big_int_Z.big_int list) list -> Big_int_Z.big_int ->
+  Big_int_Z.big_int
+
+val by_cells :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int -> int -> int
+  -> piece -> (Big_int_Z.big_int * Big_int_Z.big_int list) list ->
+  (Big_int_Z.big_int * Big_int_Z.big_int list) list -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int list -> Big_int_Z.big_int
+
+val share : machine -> Big_int_Z.big_int -> function0 -> resource -> prices
+
+val unit_ticks : machine -> function0 -> resource -> Big_int_Z.big_int
+
+val gap_of :
+  machine -> Big_int_Z.big_int -> function0 -> resource -> Big_int_Z.big_int
+
+val zip_add :
+  Big_int_Z.big_int list -> Big_int_Z.big_int list -> Big_int_Z.big_int list
+
+val no_later : Big_int_Z.big_int -> piece list -> Big_int_Z.big_int
+
+val plan_value :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  (Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int list ->
+  Big_int_Z.big_int -> piece list -> Big_int_Z.big_int -> plan ->
+  Big_int_Z.big_int option
+
+val values :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  (Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int) -> Big_int_Z.big_int list ->
+  Big_int_Z.big_int -> objective -> Big_int_Z.big_int -> (state -> piece
+  list) -> (state -> Big_int_Z.big_int) -> state list -> plan list ->
+  Big_int_Z.big_int option
+
+val within_prices :
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int list ->
+  Big_int_Z.big_int list -> bool
+
+val lone : instance -> state -> Big_int_Z.big_int
+
+val speed_bound :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+  Big_int_Z.big_int list -> plan list -> Big_int_Z.big_int option
+
+val speed_ok :
+  instance -> objective -> function0 -> resource -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+  Big_int_Z.big_int list -> plan list -> Big_int_Z.big_int -> bool
+
+val speed_proves :
+  instance -> objective -> int -> resource -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> (Big_int_Z.big_int -> Big_int_Z.big_int ->
+  Big_int_Z.big_int -> Big_int_Z.big_int -> Big_int_Z.big_int) ->
+  Big_int_Z.big_int list -> plan list -> Big_int_Z.big_int -> bool

@@ -72,7 +72,7 @@ let tree item l =
   build 0 (Array.length sorted)
 let set ns = tree List.hd (List.map (fun n -> n, n) ns)
 let of_nodes ns = List.fold_left (fun h n -> (h * 1000003) lxor (n + 17)) 0 ns land max_int
-module Joint = Hashtbl.Make (struct type t = int list let equal (a : t) b = a = b let hash = of_nodes end)
+module Joint = Hashtbl.Make (struct type t = int list let equal = list_eqb ((=) : int -> int -> bool) let hash = of_nodes end)
 
 (* Limits that can bind (else -1): others are never reached, or only with another one, which is `implied` by. *)
 let uses l = Array.map int [| l.blk; l.hos; l.tok; l.ptok; add_big_int l.ndec l.npre |]
@@ -91,20 +91,31 @@ let binding m rows needed =
     let p r = big (if limit.(r) < 0 then 0 else p.(r)) in
     { pblk = p 0; phos = p 1; ptk = p 2; ppt = p 3; prq = p 4 }
 
-(* Which nodes are as good as others of their group, whatever may follow: the largest simulation, row by row. *)
-let simulation inst strict group all =
-  let found = groups (List.init (Array.length all) (fun n -> group n, n)) and place = Array.map (fun _ -> 0) all in
-  Hashtbl.iter (fun _ ns -> List.iteri (fun k n -> place.(n) <- k) ns) found;
-  let peers = Array.mapi (fun n _ -> Hashtbl.find found (group n)) all in
-  let row = Array.map (fun ns -> Bytes.make (List.length ns) '1') peers in
-  let as_good a b = a = b || peers.(a) == peers.(b) && Bytes.get row.(b) place.(a) = '1' in
-  let falls b a = as_good a b && not (simulates inst strict as_good all.(b) all.(a)) && (Bytes.set row.(b) place.(a) '0'; true) in
+(* Which nodes are as good as others of their group, of fewer or as many requests, whatever may follow: the largest
+   simulation, row by row. *)
+let simulation inst strict group kinds all =
+  let found = groups (List.rev (List.init (Array.length all) (fun n -> group n, n))) and known = Hashtbl.create 1000 in
+  let peers n _ = match Hashtbl.find_opt known (group n, kinds.(n)) with
+    | Some ns -> ns
+    | None ->
+      let ns = Array.of_list (List.filter (fun p -> subset kinds.(n) kinds.(p)) (Hashtbl.find found (group n))) in
+      Hashtbl.add known (group n, kinds.(n)) ns; ns in
+  let peers = Array.mapi peers all in
+  let row = Array.map (fun ns -> Bytes.make (Array.length ns) '1') peers in
+  let rec place (a : int) ns low high =
+    let mid = (low + high) / 2 in
+    if low >= high then -1 else if ns.(mid) = a then mid else if ns.(mid) < a then place a ns (mid + 1) high else place a ns low mid in
+  let as_good a b = a = b || (let k = place a peers.(b) 0 (Array.length peers.(b)) in k >= 0 && Bytes.get row.(b) k = '1') in
   let rec sweep () =
     let fell = ref false in
-    for b = Array.length all - 1 downto 0 do List.iter (fun a -> if falls b a then fell := true) peers.(b) done;
+    let falls b k a = if a <> b && Bytes.get row.(b) k = '1' && not (simulates inst strict as_good all.(b) all.(a)) then begin
+      Bytes.set row.(b) k '0';
+      fell := true
+    end in
+    for b = Array.length all - 1 downto 0 do Array.iteri (falls b) peers.(b) done;
     if !fell then sweep () in
   sweep ();
-  as_good, peers
+  as_good, Array.map Array.to_list peers
 
 (* A node for each state, with the starts that lead to it; then one for all that are as good as each other, compared with
    all of a start if `whole`, else with those of as much progress. *)
@@ -146,11 +157,11 @@ let graph inst o strict =
     let l' = if inst.mach.hybrid then { l' with npre = keep 4 (add_big_int l.ndec l.npre) } else { l' with ndec = l.ndec; npre = l.npre } in
     if strict then { l' with nout = sub_big_int (act_of l) (act_of l') } else l' in
   let all = Array.map (fun x -> thin (=) { x with hold = slim x.hold; edges = List.map (fun (n, l) -> n, slim l) x.edges }) all in
-  let as_good, _ = simulation inst strict (fun n -> kinds.(n), Some keys.(n)) all in
+  let as_good, _ = simulation inst strict (fun n -> Some keys.(n)) kinds all in
   let all = Array.map (thin as_good) all and sizes = groups (List.map (fun k -> k, ()) (Array.to_list kinds)) in
   let large = Array.map (fun kinds -> List.compare_length_with (Hashtbl.find sizes kinds) 3000 > 0) kinds in
   fold, fun whole ->
-  let as_good, peers = simulation inst strict (fun n -> kinds.(n), if large.(n) || not whole then Some keys.(n) else None) all in
+  let as_good, peers = simulation inst strict (fun n -> if large.(n) || not whole then Some keys.(n) else None) kinds all in
   let same = Array.mapi (fun n l -> List.fold_left (fun m p -> if p < m && as_good p n && as_good n p then p else m) n l) peers in
   let reduced n =
     let x = all.(n) and is_better p = p <> n && same.(p) = p && as_good p n in
@@ -177,59 +188,65 @@ let narrow inst scale target nodes start firsts first rows =
   let alone = later first (List.map (fun _ -> zero) rows) in
   go alone [alone]
 
-(* The layers of joint states from which the bound could still be missed. *)
-let layers inst o scale target strict nodes vectors start most =
-  let count = ref 0 in
-  let add layer cut ps nn b =
-    let known table = match Joint.find_opt table nn with Some b' -> le_big_int b' b | None -> false in
-    if not (known layer || known cut) then
-      Joint.replace (if settled target nodes of_nodes ps blank nn b then cut else layer) nn b in
-  let rec go vs all made =
-    (* in place of a state, one of whose nodes another node is better than, if that state costs no more *)
-    let present = groups (List.concat_map (fun nn -> List.map (fun n -> n, ()) nn) (List.of_seq (Joint.to_seq_keys all))) in
-    let better_of = Hashtbl.create 1000 in
-    Hashtbl.iter (fun n _ -> Hashtbl.add better_of n (List.filter (Hashtbl.mem present) (items (at_node nodes n).better []))) present;
-    let rec dominating b before = function
-      | [] -> None
-      | n :: after ->
-        let one n' =
-          let nn = List.rev_append before (n' :: after) in
-          match Joint.find_opt all (arrange nn) with Some b' when le_big_int b' b -> Some nn | _ -> None in
-        match List.find_map one (Hashtbl.find better_of n) with None -> dominating b (n :: before) after | found -> found in
-    let better = Joint.create 100 in
-    Joint.iter (fun nn b -> Option.iter (Joint.add better nn) (dominating b [] nn)) all;
-    let rec last nn = match Joint.find_opt better nn with
-      | None -> nn
-      | Some nn ->  (* what stands for it once arranged, in its places *)
-        let places = List.map snd (List.sort compare (List.mapi (fun i n -> n, i) nn)) in
-        List.map snd (List.sort compare (List.combine places (last (arrange nn)))) in
-    let kept = List.filter (fun (nn, _) -> not (Joint.mem better nn)) (List.of_seq (Joint.to_seq all)) in
-    count := !count + List.length kept;
-    if !count > most then raise (Enough most);
-    if kept = [] then List.rev made, !count
-    else begin
-      let soon = later vs and next = Joint.create 1000 and cut = Joint.create 1000 and choice = Joint.create 1000 in
-      let ps = now_of soon in
-      let best nn = - snd (List.fold_left max (minus_big_int far, 1) (List.mapi (fun k p -> sums (snd p) nn, - k) ps)) in
-      List.iter (fun (nn, _) -> Joint.add choice nn (best nn)) kept;
-      let uses = List.map (fun _ -> Hashtbl.create 1000) ps in
-      List.iter (fun (nn, _) -> List.iter (fun n -> Hashtbl.replace (List.nth uses (Joint.find choice nn)) n ()) nn) kept;
-      let layer = { entries = tree Fun.id (List.map (fun (nn, b) -> of_nodes nn, (nn, b)) kept);
-        used = List.map (fun t -> set (List.of_seq (Hashtbl.to_seq_keys t))) uses;
-        steer = (fun nn -> if Joint.mem better nn then Some (last nn) else None);
-        guide = Joint.find choice } in
-      let tried = tables nodes ps layer in
-      let go_on (nn, b) =
-        if List.for_all (fun n -> (at_node nodes n).ended) nn then raise (Below (int b));
-        let t = List.nth tried (layer.guide nn) in
-        let add nn b = add next cut ps (arrange nn) b; true in
-        ignore (follow inst o scale target strict nodes add (fst t) (options_in nodes t) (nn, b)) in
-      List.iter go_on kept;
-      go soon next (layer :: made)
-    end in
-  let first = Joint.create 1 in
-  if not (settled target nodes of_nodes (now_of vectors) blank start (big 0)) then Joint.add first (arrange start) (big 0);
-  go vectors first []
+(* What joint states are worth at the least, by each pair of prices and values. *)
+let worths size ps =
+  let table (_, (values, supply)) =
+    let worth = Array.make size 0 in
+    let rec fill = function Tip -> () | Fork (low, n, v, high) -> worth.(n) <- int v; fill low; fill high in
+    fill values;
+    fun nn -> List.fold_left (fun sum n -> sum + worth.(n)) (- int (min_big_int far supply)) nn in
+  List.map table ps
+
+(* The next layer: joint states from which the bound could still be missed. In place of one, of which another node is
+   better than a node, stands what stands for that one, if it costs no more. *)
+let choose target nodes most count =
+  let rec last = function Tip -> 0 | Fork (_, n, _, Tip) -> n + 1 | Fork (_, _, _, high) -> last high in
+  let target = int target and size = last nodes in
+  fun vs next ->
+  let seen = Joint.create 1000 and better = Joint.create 1000 and now = worths size (now_of vs) in
+  let add b nn =
+    let nn = arrange nn in
+    match Joint.find_opt seen nn with
+    | Some (b', _) when b' <= b -> ()
+    | _ -> Joint.replace seen nn (b, b >= target || List.exists (fun worth -> b + worth nn >= target) now) in
+  List.iter (List.iter (fun (b, l) -> List.iter (add (int b)) l)) next;
+  let all = List.filter_map (fun (nn, (b, cut)) -> if cut then None else Some (nn, b)) (List.of_seq (Joint.to_seq seen)) in
+  let present = Array.make size false and better_of = Array.make size [] in
+  List.iter (fun (nn, _) -> List.iter (fun n -> present.(n) <- true) nn) all;
+  Array.iteri (fun n here -> if here then
+    better_of.(n) <- List.filter (fun n -> present.(n)) (items (at_node nodes n).better [])) present;
+  let rec dominating b before = function
+    | [] -> None
+    | n :: after ->
+      let rest = List.rev_append before after in
+      let one n' =
+        let nn = place_in n' rest in
+        match Joint.find_opt seen nn with Some (b', false) when b' <= b -> Some (List.length before, n', nn) | _ -> None in
+      match List.find_map one better_of.(n) with None -> dominating b (n :: before) after | found -> found in
+  let stands_for nn = match Joint.find_opt better nn with None -> nn | Some found -> Lazy.force found in
+  let rec place (n : int) = function n' :: nn when n' < n -> 1 + place n nn | _ -> 0 in
+  let rec without k = function [] -> [] | n :: nn -> if k = 0 then nn else n :: without (k - 1) nn in
+  let rec insert n k nn = if k = 0 then n :: nn else List.hd nn :: insert n (k - 1) (List.tl nn) in
+  let moved k n' nn =  (* what stands for the better state, n' of which is at place k of the other *)
+    let k' = place n' nn and found = stands_for nn in
+    insert (List.nth found k') k (without k' found) in
+  List.iter (fun (nn, b) -> Option.iter (fun (k, n', nn') -> Joint.add better nn (lazy (moved k n' nn'))) (dominating b [] nn)) all;
+  let kept = List.filter (fun (nn, _) -> not (Joint.mem better nn)) all in
+  let ended nn = List.for_all (fun n -> (at_node nodes n).ended) nn in
+  List.iter (fun (nn, b) -> if ended nn then raise (Below b)) kept;
+  count := !count + List.length kept;
+  if !count > most then raise (Enough most);
+  let soon = worths size (now_of (later vs)) and choice = Joint.create 1000 in
+  let uses = List.map (fun _ -> Hashtbl.create 1000) soon in
+  let guide (nn, _) =
+    let best = - snd (List.fold_left max (min_int, 0) (List.mapi (fun k worth -> worth nn, - k) soon)) in
+    Joint.add choice nn best;
+    List.iter (fun n -> Hashtbl.replace (List.nth uses best) n ()) nn in
+  List.iter guide kept;
+  { entries = tree Fun.id (List.map (fun (nn, b) -> of_nodes nn, (nn, big b)) kept);
+    used = List.map (fun t -> set (List.of_seq (Hashtbl.to_seq_keys t))) uses;
+    steer = (fun nn -> Option.map Lazy.force (Joint.find_opt better nn));
+    guide = Joint.find choice }
 
 (* For an objective that is a sum, or makespan; or for the largest flow time, by deadlines. *)
 let by_slots inst o bound scale strict prices most =
@@ -258,11 +275,12 @@ let by_slots inst o bound scale strict prices most =
       let ends = match latest_of first dd with Some l -> List.filter (gt_big_int far) l | None -> [] in
       let until = List.fold_left (fun n d -> max n (int d)) 0 ends in
       let prices = List.map (fun p -> { p with costs = pad (until + 1 - p.from) p.costs }) prices in
-      let vectors = List.map (fun p -> { since = p.from; span = p.ticks; steps = steps_of inst s nodes (latest_of first dd) p }) prices in
-      let found, count = layers inst sum s target strict nodes vectors start most in
-      (match o with
-        | Some o -> check_slots inst o bound s strict nodes names of_state of_nodes prices dd found
-        | None -> check_longest inst bound strict nodes names of_state of_nodes given prices dd found), count
+      let count = ref 0 in
+      let choose = choose target nodes most count in
+      let proved = match o with
+        | Some o -> check_slots inst o bound s strict nodes names of_state of_nodes prices dd max_int choose
+        | None -> check_longest inst bound strict nodes names of_state of_nodes given prices dd max_int choose in
+      proved, !count
     end in
   attempt false
 

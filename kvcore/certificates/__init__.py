@@ -55,28 +55,58 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
 * `proof.FINEST`, `certificate.FINEST`: 10^40 and 10^18 parts. Fractions are rounded down.
 """
 
-from kvcore.certificates.alone import Alone as Alone
-from kvcore.certificates.budget import InvalidCertificate as InvalidCertificate
-from kvcore.certificates.certificate import AnyProof as AnyProof
-from kvcore.certificates.certificate import Certificate as Certificate
-from kvcore.certificates.certificate import certify as certify
-from kvcore.certificates.certificate import read_certificate as read_certificate
-from kvcore.certificates.certificate import recompute as recompute
-from kvcore.certificates.certificate import rounded as rounded
-from kvcore.certificates.certificate import verify_certificate as verify_certificate
-from kvcore.certificates.configurations import Configurations as Configurations
-from kvcore.certificates.enumeration import Enumeration as Enumeration
-from kvcore.certificates.events import Events as Events
-from kvcore.certificates.fresh import Fresh as Fresh
-from kvcore.certificates.in_order import InOrder as InOrder
-from kvcore.certificates.late_windows import LateWindows as LateWindows
-from kvcore.certificates.pairs import Pairs as Pairs
-from kvcore.certificates.proof import Proof as Proof
-from kvcore.certificates.shares import Shares as Shares
-from kvcore.certificates.slot_dual import Branch as Branch
-from kvcore.certificates.slot_dual import SlotDual as SlotDual
-from kvcore.certificates.slots import SlotPrices as SlotPrices
-from kvcore.certificates.slots import Slots as Slots
-from kvcore.certificates.speed import PricedLine as PricedLine
-from kvcore.certificates.speed import Speed as Speed
-from kvcore.certificates.tail import LateTail as LateTail
+from kvcore.certificates.alone import Alone
+from kvcore.certificates.budget import InvalidCertificate
+from kvcore.certificates.certificate import (
+    AnyProof,
+    Certificate,
+    certify,
+    read_certificate,
+    recompute,
+    rounded,
+    verify_certificate,
+)
+from kvcore.certificates.configurations import Configurations
+from kvcore.certificates.enumeration import Enumeration
+from kvcore.certificates.events import Events
+from kvcore.certificates.fresh import Fresh
+from kvcore.certificates.in_order import InOrder
+from kvcore.certificates.late_windows import LateWindows
+from kvcore.certificates.pairs import Pairs
+from kvcore.certificates.potentials import Potential, Potentials
+from kvcore.certificates.proof import Proof
+from kvcore.certificates.shares import Shares
+from kvcore.certificates.slot_dual import Branch, SlotDual
+from kvcore.certificates.slots import SlotPrices, Slots
+from kvcore.certificates.speed import PricedLine, Speed
+from kvcore.certificates.tail import LateTail
+
+__all__ = [
+    "Alone",
+    "AnyProof",
+    "Branch",
+    "Certificate",
+    "Configurations",
+    "Enumeration",
+    "Events",
+    "Fresh",
+    "InOrder",
+    "InvalidCertificate",
+    "LateTail",
+    "LateWindows",
+    "Pairs",
+    "Potential",
+    "Potentials",
+    "PricedLine",
+    "Proof",
+    "Shares",
+    "SlotDual",
+    "SlotPrices",
+    "Slots",
+    "Speed",
+    "certify",
+    "read_certificate",
+    "recompute",
+    "rounded",
+    "verify_certificate",
+]

@@ -20,6 +20,7 @@ from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.in_order import InOrder
 from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.pairs import Pairs
+from kvcore.certificates.potentials import Potentials
 from kvcore.certificates.proof import Proof
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.slot_dual import SlotDual
@@ -44,6 +45,7 @@ AnyProof = Annotated[
     | InOrder
     | LateWindows
     | Pairs
+    | Potentials
     | Shares
     | SlotDual
     | Slots

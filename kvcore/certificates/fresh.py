@@ -60,7 +60,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -149,10 +149,11 @@ def check_size(instance: Instance) -> None:
 def most_fee(instance: Instance, function: int) -> int:
     """Return the fixed cost of a batch over its most tokens (0: no limit, or whole prefills)."""
     budget = instance.machine.batch_tokens if instance.machine.chunked else None
-    return 0 if budget is None else _fixed(instance, function) // budget
+    return 0 if budget is None else fixed_of(instance, function) // budget
 
 
-def _fixed(instance: Instance, function: int) -> int:
+def fixed_of(instance: Instance, function: int) -> int:
+    """Return what a function of the cost takes for any batch that works."""
     line = instance.cost.functions[function]
     return line.busy + min(line.any_decode, line.any_prefill)
 
@@ -161,36 +162,26 @@ def _jobs(
     instance: Instance, objective: str, function: int, fee: int, memory: bool, rates: list[int], target: int | None,
     before: int, room_parts: int,
 ) -> kernels.Chains:  # fmt: skip
-    line, requests, busy = instance.cost.functions[function], instance.requests, _fixed(instance, function)
-    machine = instance.machine
-    token = line.generated + min(line.decode_requests, line.prefill_requests)
-    chains = [chain_of(request, objective) for request in requests]
-    shape = len(requests), max(map(len, chains))
-    work, fresh, call, rest, context, lost = (np.zeros(shape, dtype=object) for _ in range(6))
-    budget = machine.batch_tokens if machine.chunked else None
-    most = budget or 1 + sum(new for chain in chains for new, _ in chain)
-    for i, chain in enumerate(chains):
-        for k, (new, duration) in enumerate(chain):
-            work[i, k], fresh[i, k], call[i, k] = line.tokens * new + token, new, duration * line.divisor
-            context[i, k] = new + (context[i, k - 1] if k else 0)
-        ends = accumulate(segment.decode for segment in requests[i].segments)
-        for end, segment in zip(ends, requests[i].segments, strict=True):
-            if memory and segment.call and segment.call.handling == "discard" and end < len(chain):
+    line, requests, busy = instance.cost.functions[function], instance.requests, fixed_of(instance, function)
+    machine, budget = instance.machine, instance.machine.batch_tokens if instance.machine.chunked else None
+    length, fresh, work, call, rest, context, token = tokens_of(instance, objective, function)
+    most, lost = budget or 1 + fresh.sum(), np.zeros(work.shape, dtype=object)
+    for i, request in enumerate(requests):
+        ends = accumulate(segment.decode for segment in request.segments)
+        for end, segment in zip(ends, request.segments, strict=True):
+            if memory and segment.call and segment.call.handling == "discard" and end < length[i]:
                 lost[i, end - 1] = 1
-        for k in reversed(range(len(chain) - 1)):
-            batches = -(-fresh[i, k + 1] // most) if machine.chunked else 1
-            rest[i, k] = call[i, k] + busy * batches + work[i, k + 1] + rest[i, k + 1]
     last = max(request.arrival for request in requests) * line.divisor
     last += (work + fee * fresh + call).sum() + busy * (1 + fresh.sum())
     out, back = _moves(instance, line.divisor) if memory else (0, 0)
     if memory:  # ... and all of each context with each token, once more for what `restored` multiplies
         largest = busy + (line.tokens + fee + out + back) * context.max(axis=1).sum()
-        last += largest * (sum(map(len, chains)) + line.tokens + back)
+        last += largest * (sum(length) + line.tokens + back)
     reload_base, reload_ticks = _reload(instance, function)
     below = LARGE if target is None else (target + before) * line.divisor
     if max(last * sum(rates), before * line.divisor, fresh.sum()) >= LARGE:
         raise InvalidCertificate("numbers are too large to be added up")
-    low, length = min(rates), [len(chain) for chain in chains]
+    low = min(rates)
     names = {"call": call, "rest": rest, "length": length, "context": context, "lost": lost}
     return kernels.Chains(
         **{name: np.array(each, dtype=np.int64) for name, each in names.items()}, busy=busy, each=line.tokens, fee=fee,
@@ -210,7 +201,7 @@ def _moves(instance: Instance, divisor: int) -> tuple[int, int]:
 
 
 def _reload(instance: Instance, function: int) -> tuple[int, int]:
-    main, busy = instance.cost.functions[function], _fixed(instance, function)
+    main, busy = instance.cost.functions[function], fixed_of(instance, function)
     if instance.machine.host_memory == 0:
         return busy, main.tokens
     found = [(min(main.tokens, main.swap_in_tokens), busy)]
@@ -219,6 +210,38 @@ def _reload(instance: Instance, function: int) -> tuple[int, int]:
         whole = max(1, main.tokens + rate)
         found.append((main.tokens * rate // whole, busy * rate // whole))
     return max(found)[::-1]
+
+
+class Tokens(NamedTuple):
+    """Of each token of each request: the fresh ones, and in time their work, the call after it and what is left."""
+
+    length: list[int]
+    fresh: Any
+    work: Any
+    call: Any
+    rest: Any
+    context: Any
+    token: int  # what one takes that is generated
+
+
+def tokens_of(instance: Instance, objective: str, function: int) -> Tokens:
+    """Return all tokens that count, in unbounded integers."""
+    line, machine, busy = instance.cost.functions[function], instance.machine, fixed_of(instance, function)
+    chains = [chain_of(request, objective) for request in instance.requests]
+    token, shape = (
+        line.generated + min(line.decode_requests, line.prefill_requests),
+        (len(chains), max(map(len, chains))),
+    )
+    fresh, work, call, rest, context = (np.zeros(shape, dtype=object) for _ in range(5))
+    budget = machine.batch_tokens if machine.chunked else None
+    for i, chain in enumerate(chains):
+        for k, (new, duration) in enumerate(chain):
+            work[i, k], fresh[i, k], call[i, k] = line.tokens * new + token, new, duration * line.divisor
+            context[i, k] = new + (context[i, k - 1] if k else 0)
+        for k in reversed(range(len(chain) - 1)):
+            batches = -(-fresh[i, k + 1] // budget) if budget else 1
+            rest[i, k] = call[i, k] + busy * batches + work[i, k + 1] + rest[i, k + 1]
+    return Tokens([len(chain) for chain in chains], fresh, work, call, rest, context, token)
 
 
 def chain_of(request: Request, objective: str = "") -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@
 Files may end in .gz. Exit code 0: valid; 1: a rule is broken, or a claim is not proved; 2: no such file, or bad input.
 
 It is written from the documentation (docs/semantics.md, formats.md, certificates.md, bounds.md, configurations.md, the
-heads of alone.py, evictions.py, events.py in kvcore/certificates), whose symbols it uses, and shares no
+heads of alone.py, evictions.py, events.py, potentials.py in kvcore/certificates), whose symbols it uses, and shares no
 code with kvbound, so that an error in one is no error in the other. It checks the kinds, fields and objectives that
 certificates of the library have (`KINDS`), and says of others that it does not. It is slow: a search (`events`,
 `slots`) has a budget of its own, and where that is spent the answer is "not checked". It rounds on the way by 2^-64 at

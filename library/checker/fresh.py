@@ -56,30 +56,29 @@ def fresh(instance: Box, proof: Box, objective: str) -> Amount:
     What the file says of the search is not looked at. Of labels with the same tokens, those that another one covers
     are left out.
     """
-    search = Orders(instance, proof, objective)
+    return best_first(Orders(instance, proof, objective), instance, proof.claim)
+
+
+def best_first(search: Any, instance: Box, claim: Fraction) -> Amount:
+    """The bound of the first label in which all are completed, the best label first; the claim, where none is below."""
     before = sum(rate * one.arrival for rate, one in zip(search.rates, instance.requests, strict=True))
-    goal, first = (proof.claim * search.unit + before) * search.divisor, search.first()
+    goal, first = (claim * search.unit + before) * search.divisor, search.first()
     waiting, known, tried = [(search.least(first), first)], {first.tokens: [first]}, 0
     while waiting and waiting[0][0] < goal:
         bound, label = heapq.heappop(waiting)
-        left = search.left(label)
-        if not left:
+        if not search.left(label):
             return (Fraction(bound, search.divisor) - before) / search.unit
-        for bits in range(1, 2 ** len(left)) if label in known[label.tokens] else ():
-            F = [i for k, i in enumerate(left) if bits >> k & 1]
-            every = product(*(search.places(label, F, i) for i in left))
-            for choices, room in product(every, list(search.rooms(label, F, left))):
-                tried += 1
-                if tried > MOST_TRIED:
-                    raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
-                following = FreshBatch(search, label, F, dict(zip(left, choices, strict=True)), room).following()
-                labels = known.setdefault(following.tokens, []) if following else []
-                spend(100 * len(labels) + 500, "its labels")
-                least = max(bound, search.least(following)) if following else goal
-                if following and least < goal and not any(search.covers(one, following) for one in labels):
-                    labels[:] = [one for one in labels if not search.covers(following, one)] + [following]
-                    heapq.heappush(waiting, (least, following))
-    return proof.claim
+        for following in search.followers(label) if label in known[label.tokens] else ():
+            tried += 1
+            if tried > MOST_TRIED:
+                raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
+            labels = known.setdefault(following.tokens, []) if following else []
+            spend(100 * len(labels) + 500, "its labels")
+            least = max(bound, search.least(following)) if following else goal
+            if following and least < goal and not any(search.covers(one, following) for one in labels):
+                labels[:] = [one for one in labels if not search.covers(following, one)] + [following]
+                heapq.heappush(waiting, (least, following))
+    return claim
 
 
 class Orders:
@@ -144,6 +143,15 @@ class Orders:
     def left(self, label: Label) -> list[int]:
         """Those that are not completed."""
         return [i for i, news in enumerate(self.fresh) if label.tokens[i] < len(news)]
+
+    def followers(self, label: Label) -> Iterator[Label | None]:
+        """The labels after all batches that may follow; None for one without room."""
+        left = self.left(label)
+        for bits in range(1, 2 ** len(left)):
+            F = [i for k, i in enumerate(left) if bits >> k & 1]
+            every = product(*(self.places(label, F, i) for i in left))
+            for choices, room in product(every, list(self.rooms(label, F, left))):
+                yield FreshBatch(self, label, F, dict(zip(left, choices, strict=True)), room).following()
 
     def restored(self, lacks: int, moves: int) -> int:
         """The least time in which `lacks` tokens are processed or swapped in, beside moves of others."""

@@ -34,6 +34,7 @@ from library.checker.instance import RESOURCES, output, sha256
 from library.checker.objectives import AVERAGES, OBJECTIVES, PLAIN, RATES, TAIL, tail_of
 from library.checker.order import in_order
 from library.checker.pairs import pairs
+from library.checker.potentials import potentials
 from library.checker.prefixes import note_prefixes
 from library.checker.shares import PARTS, shares
 from library.checker.slots import slots
@@ -59,6 +60,14 @@ EVENTS = {"states": integer(1), "target": (optional(integer(0, 2**60)), None), "
 FRESH = {
     "function": (number, 0), "fee": (number, 0), "memory": (switch, False), "levels": ([number], []),
     "labels": integer(1), "target": (optional(integer(0, 2**58)), None),
+}  # fmt: skip
+weight, amount = integer(0, 2**20), integer(0, 2**58)
+POTENTIAL = {
+    "compute": weight, "wait": (weight, 0), "request": (optional(number), None), "device": [amount], "host": [amount],
+}  # fmt: skip
+POTENTIALS = {
+    "function": (number, 0), "moves": (number, 0), "scale": integer(1, 2**20), "potentials": [POTENTIAL],
+    "labels": integer(1), "target": (optional(amount), None),
 }  # fmt: skip
 SEARCH = {
     "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
@@ -119,6 +128,7 @@ KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[
     "fresh": (fresh, FRESH, tuple(RATES)),
     "in-order": (in_order, IN_ORDER, tuple(RATES)),
     "pairs": (pairs, {}, tuple(RATES)),
+    "potentials": (potentials, POTENTIALS, tuple(RATES)),
     "slots": (slots, SEARCH, ("makespan", "busy-time", "max-flow-time", *RATES)),
 }
 

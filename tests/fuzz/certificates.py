@@ -25,13 +25,13 @@ from tests.support import random_proofs
 
 MUTANTS = 12
 KINDS = ("alone", "configurations", "enumeration", "events", "fresh", "in-order", "late-tail", "late-windows", "pairs",
-         "shares", "slot-dual", "slots", "speed")  # fmt: skip
+         "potentials", "shares", "slot-dual", "slots", "speed")  # fmt: skip
 STEPS = 3 * 10**6
 """Steps that `library/check.py` may take for a certificate."""
 WORTHLESS = "-999999999999"
 ROUNDED = ("late-windows", "speed")
 """Kinds of which kvbound proves a little less: it rounds to 1/scale, and leaves out parts after the last slot."""
-SEARCHED = ("configurations", "enumeration", "events", "fresh", "late-tail", "slots")
+SEARCHED = ("configurations", "enumeration", "events", "fresh", "late-tail", "potentials", "slots")
 """Kinds of which one of the checkers may look further than the other."""
 HUGE = {"states": 2000, "labels": 2000, "slots": 5000, "tries": 10**6}
 """What some numbers are at the most, so that no check takes long."""
@@ -145,6 +145,7 @@ def drawn_proofs(case: Case, draw: Random, best: Value) -> Iterator[Any]:
         yield random_proofs.random_enumeration(draw)
         yield random_proofs.random_fresh(draw, case.instance)
         yield random_proofs.random_in_order(draw, case.instance)
+        yield random_proofs.random_potentials(draw, case.instance)
         yield random_proofs.random_late_windows(draw, case.instance)
     if SlotDual.takes.why_not("slot-dual", case.instance, case.objective) is None:
         for _ in range(4):

@@ -24,6 +24,7 @@ from kvcore.certificates import (
     LateTail,
     LateWindows,
     Pairs,
+    Potentials,
     Shares,
     SlotDual,
     Slots,
@@ -128,6 +129,7 @@ DRAWERS = {
     LateTail: on_paths(lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)])),
     Speed: in_turn(on_paths(tiny([*SUMS, "max-flow-time"])), tiny([*SUMS, "max-flow-time"], **LAID)),
     InOrder: tiny(SUMS),
+    Potentials: in_turn(tiny(SUMS), *map(ordered, (of_fresh.tight, of_fresh.cut))),
     Pairs: tiny(SUMS, cost="unit"),
     SlotDual: tiny(SUMS, cost="unit"),
     Slots: slotted,
@@ -153,6 +155,7 @@ def proofs(kind, draw, instance, objective, best):
         Pairs: Pairs,
         Shares: lambda: Shares(**random_proofs.random_division(draw, instance)),
         InOrder: lambda: random_proofs.random_in_order(draw, instance),
+        Potentials: lambda: random_proofs.random_potentials(draw, instance),
         LateWindows: lambda: random_proofs.random_late_windows(draw, instance),
         LateTail: lambda: random_proofs.random_tail(draw, instance, objective),
         Speed: lambda: random_proofs.random_speed(draw, instance).replace(

@@ -16,6 +16,8 @@ from kvcore.certificates import (
     InOrder,
     LateTail,
     LateWindows,
+    Potential,
+    Potentials,
     PricedLine,
     SlotDual,
     SlotPrices,
@@ -25,6 +27,7 @@ from kvcore.certificates import (
 from kvcore.certificates.in_order import Split
 from kvcore.certificates.late_windows import ONE as ONE_ROW
 from kvcore.certificates.late_windows import deadlines
+from kvcore.certificates.potentials import swaps_of
 from kvcore.certificates.shares import UNIT
 from kvcore.certificates.slot_dual import PricedRequests
 from kvcore.certificates.slot_graph import LocalGraphs
@@ -50,6 +53,34 @@ def random_fresh(draw: random.Random, instance: Instance) -> Fresh:
     events = random_events(draw)
     target = None if events.target is None else min(events.target, 2**58)
     return Fresh(function=draw.randrange(len(instance.cost.functions)), labels=events.states, target=target)
+
+
+def random_potentials(draw: random.Random, instance: Instance) -> Potentials:
+    """Draw weights and prices up to their limits, each limit reached often."""
+    functions, requests = instance.cost.functions, range(len(instance.requests))
+    function, moves, scale = draw.randrange(len(functions)), draw.randrange(len(functions)), draw.choice([1, 2, 12, 60])
+    out, back = swaps_of(instance, function, moves)
+
+    def part(most: int) -> int:
+        return draw.choice([0, most // 2, most, most, draw.randint(0, most)])
+
+    def potential() -> Potential:
+        compute = part(scale)
+        wait = draw.choice([0, part(scale - compute)])
+        left, device, host = scale - compute - wait, list[int](), list[int]()
+        for _ in requests:
+            price = part(compute * functions[function].tokens) * (draw.random() < 0.7)
+            least = max(0, price - left * back)
+            device.append(price)
+            host.append(least + part(price + left * out - least))
+        request = draw.choice(requests) if wait else None
+        return Potential(compute=compute, wait=wait, request=request, device=tuple(device), host=tuple(host))
+
+    events, many = random_events(draw), draw.choice([0, 1, 3, 8, 25])
+    return Potentials(
+        function=function, moves=moves, scale=scale, potentials=tuple(potential() for _ in range(many)),
+        labels=events.states, target=None if events.target is None else min(events.target, 2**58),
+    )  # fmt: skip
 
 
 def random_in_order(draw: random.Random, instance: Instance) -> InOrder:

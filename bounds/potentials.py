@@ -1,0 +1,224 @@
+"""Potentials along orders of batches: those that count at the best order, from a grid of prices, until no more do.
+
+At the best order under the potentials held, all of a grid are followed; those on which the time of some batch rests are
+held from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bounds.fresh import can_bind
+from bounds.task import Proposal, Task
+from bounds.traced import path
+from kvcore.certificates.budget import InvalidCertificate, Most
+from kvcore.certificates.fresh import check_size
+from kvcore.certificates.potential_kernels import Machine
+from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work, swaps_of
+from kvcore.instance import Instance
+from kvcore.metrics import scale_of
+
+
+class Grids:
+    """Numbers of the grid."""
+
+    scale = 1000
+    points = 2000  # at the most: combinations of prices of the requests
+    requests = 6
+
+
+def propose_potentials(task: Task) -> Iterator[Proposal]:
+    """Return ever better proofs. Raises InvalidCertificate where there is no hope."""
+    check_size(task.instance)
+    if not can_bind(task.instance) or len(task.instance.requests) > Grids.requests:
+        raise InvalidCertificate("potentials are for a few requests that do not fit together")
+    if not any(line.tokens for line in task.instance.cost.functions):
+        raise InvalidCertificate("potentials are for tokens that take time")
+    return _proofs(task)
+
+
+def _proofs(task: Task) -> Iterator[Proposal]:
+    instance, lines = task.instance, task.instance.cost.functions
+    work = max(range(len(lines)), key=lambda k: lines[k].tokens / lines[k].divisor)
+    moves = max(range(len(lines)), key=lambda k: lines[k].swap_in_tokens / lines[k].divisor)
+    grid = Grid(instance, work, moves)
+    upper = None if task.upper is None else ceil(task.upper * scale_of(instance.requests, task.objective))
+    held = dict.fromkeys(grid.potential(point, -1) for point in grid.of_work())
+    while not task.is_over():
+        labels = min(Most.labels, Most.work // (2 * label_work(1 + len(held))))
+        proof = Potentials(
+            function=work, moves=moves, scale=Grids.scale, potentials=tuple(held), labels=labels, target=upper
+        )
+        search = PotentialSearch(instance, task.objective, proof)
+        end = search.run(stops=task.stops)
+        yield Proposal(proof.replace(labels=end.labels), end.bound)
+        if not end.is_found:
+            return
+        new = [each for each in grid.active(search.machine, order_of(search)) if each not in held]
+        if not new:
+            return
+        held |= dict.fromkeys(new)
+
+
+def order_of(search: PotentialSearch) -> list[int]:
+    """Return the requests that generate tokens in each batch up to the next label, as bits."""
+    f = search.orders
+    return [int(f.batch[at]) for at in path(f.labels, int(f.labels.heap[0]))[1:]]
+
+
+class Past(NamedTuple):
+    """From which entry each came in a step, or -1, and on which the end of the batch rests."""
+
+    source: Any
+    best: int
+
+
+class Grid:
+    """All combinations of some prices of each request, waiting for no request or one: its entries."""
+
+    def __init__(self, instance: Instance, work: int, moves: int) -> None:
+        self.n, self.each = len(instance.requests), instance.cost.functions[work].tokens
+        out, back = swaps_of(instance, work, moves)
+        divisor = instance.cost.functions[work].divisor
+        self.arrivals = np.array([request.arrival * divisor for request in instance.requests])
+        most = int(Grids.points ** (1 / self.n) + 1e-9)
+        self.pairs = list(dict.fromkeys(_pairs(self.each, out, back)))[:most]
+        self.price = np.array(list(product(self.pairs, repeat=self.n)), dtype=np.int64)  # [points, requests, 2]
+        device, host = self.price[..., 0], self.price[..., 1]
+        compute = (-(-device // max(1, self.each))).max(axis=1)
+        copies = np.zeros_like(compute)
+        for apart, rate in ((host - device, out), (device - host, back)):
+            needed = -(-apart // rate) if rate else 2 * Grids.scale
+            copies = np.maximum(copies, np.where(apart > 0, needed, 0).max(axis=1))
+        spare = Grids.scale - copies
+        self.compute = np.concatenate([spare[:, None], np.repeat(compute[:, None], self.n, axis=1)], axis=1)
+        self.wait = np.concatenate([0 * spare[:, None], np.repeat((spare - compute)[:, None], self.n, axis=1)], axis=1)
+        self.is_one = (spare >= compute)[:, None] & ((np.arange(self.n + 1) == 0) | (self.wait > 0))
+
+    def of_work(self) -> Iterator[int]:
+        """Yield the points with all the time of work, or none, for each request."""
+        whole = {(0, 0), (self.each * Grids.scale,) * 2}
+        return (k for k, point in enumerate(self.price.tolist()) if all(tuple(pair) in whole for pair in point) and k)
+
+    def potential(self, point: int, whom: int) -> Potential:
+        """Return an entry."""
+        device, host = self.price[point].T.tolist()
+        compute, wait = int(self.compute[point, whom + 1]), int(self.wait[point, whom + 1])
+        return Potential(compute=compute, wait=wait, request=whom if whom >= 0 else None,
+                         device=tuple(device), host=tuple(host))  # fmt: skip
+
+    def active(self, p: Machine, order: Sequence[int]) -> list[Potential]:
+        """Return the entries on which the ends of batches in this order rest."""
+        walk, found = _Walk(self, p, self.arrivals), dict[Potential, None]()
+        for batch in order:
+            walk.step(batch)
+            entry = walk.past[-1].best
+            for past in reversed(walk.past[:-1]):
+                if entry < 0:
+                    break
+                point, whom = divmod(entry, self.n + 1)
+                found.setdefault(self.potential(point, whom - 1))
+                entry = int(past.source.flat[entry])
+        return list(found)
+
+
+class _Walk:
+    """All entries along an order, as `potential_kernels.step`, in floating point."""
+
+    def __init__(self, grid: Grid, p: Machine, arrivals: Any) -> None:
+        self.grid, self.p, self.token, self.time = grid, p, [0] * grid.n, 0.0
+        self.ready, self.past = arrivals.astype(float), list[Past]()
+        self.worth = grid.wait * np.concatenate([[0.0], self.ready])  # [points, waits]
+
+    def step(self, batch: int) -> None:
+        """Add a batch that generates tokens of the requests in these bits."""
+        grid, p, n = self.grid, self.p, self.grid.n
+        live = [i for i in range(n) if self.token[i] < p.length[i]]
+        made = [i for i in live if batch >> i & 1]
+        others = [i for i in live if not batch >> i & 1]
+        start = max(self.time, *(self.ready[i] for i in made))
+        before = self.worth
+        for moment in {start, *(self.ready[i] for i in live if self.time < self.ready[i] < start)}:
+            before = np.maximum(before, self.at(moment, live))
+        is_full = np.array([True, *(i in made for i in range(n))])
+        compute = grid.compute + grid.wait * (is_full & (np.arange(n + 1) > 0))
+        gain = before + compute * (p.fixed + len(made) * (p.each + p.token))
+        context = [int(p.context[i, min(self.token[i], p.length[i] - 1)]) for i in range(n)]
+        gain += (grid.price[:, made, 0] * (np.array(context)[made] - 1)).sum(axis=1)[:, None]
+        gain[~grid.is_one] = -np.inf
+        gain[:, [1 + i for i in range(n) if i not in live]] = -np.inf
+        room = p.block * (p.blocks - sum(-(-context[i] // p.block) for i in made))
+        side = np.unravel_index(np.arange(len(gain)), (len(grid.pairs),) * n)
+        key = np.zeros(len(gain), dtype=np.int64)  # the prices of the others
+        for i in others:
+            key = key * len(grid.pairs) + side[i]
+        pairs = np.array(list(product(grid.pairs, repeat=len(others))))
+        pairs = pairs.reshape(len(grid.pairs) ** len(others), len(others), 2)
+        most = _most(pairs[:, None] - pairs[None], np.array([context[i] - 1 for i in others]), room, p.host)
+        worth, source = np.full(gain.shape, -np.inf), np.full(gain.shape, -1)
+        for whom, wait in {(-1, 0), *((i, int(g)) for i in others for g in set(grid.wait[:, i + 1].tolist()) if g)}:
+            columns = np.flatnonzero(is_full) if whom < 0 else np.array([whom + 1])
+            some = gain[:, columns] if whom < 0 else np.where(grid.wait[:, columns] == wait, gain[:, columns], -np.inf)
+            flat, best = some.max(axis=1), columns[some.argmax(axis=1)]
+            order = np.lexsort((flat, key))
+            last = np.flatnonzero(np.append(np.diff(key[order]) > 0, True))
+            top = order[last]  # of each prices of the others, the best entry
+            came = flat[top][None, :] - most
+            by, value = came.argmax(axis=1), came.max(axis=1)
+            for column in columns:
+                to = grid.is_one[:, column] & ((grid.wait[:, column] == wait) | (whom < 0))
+                worth[to, column] = value[key[to]]
+                source[to, column] = (top * (n + 1) + best[top])[by[key[to]]]
+        end = start + p.fixed + len(made) * (p.each + p.token)
+        self.past.append(Past(source, int(source[0, 0]) if worth[0, 0] / p.scale > end else -1))
+        self.time = max(end, worth[0, 0] / p.scale)
+        for i in made:
+            call = int(p.call[i, self.token[i]])
+            self.ready[i], self.token[i] = self.time + call, self.token[i] + 1
+            worth[:, i + 1] += grid.wait[:, i + 1] * call
+            if self.token[i] < p.length[i]:
+                worth -= (grid.price[:, i, 0] * context[i])[:, None]
+        at = self.at(self.time, [i for i in live if self.token[i] < p.length[i]])
+        source[at > worth] = -1
+        self.worth = np.maximum(worth, at)
+
+    def at(self, moment: float, live: list[int]) -> Any:
+        """Return what entries are worth at a moment at the least, by the KV that there may be."""
+        grid, p = self.grid, self.p
+        sizes = [int(p.context[i, self.token[i]]) - 1 for i in live]
+        for k, i in enumerate(live):
+            if self.ready[i] >= moment:
+                sizes[k] = int(p.context[i, self.token[i] - 1]) if self.token[i] else 0
+        most = _most(grid.price[:, live], np.array(sizes), p.block * p.blocks, p.host)
+        ready = np.concatenate([[0.0], self.ready])
+        return (p.scale - grid.wait) * moment + grid.wait * ready - most[:, None]
+
+
+def _most(price: Any, sizes: Any, room: int, host: int) -> Any:
+    """Return the most that KV is worth, as in `potential_kernels`; prices: [.., requests, 2]."""
+    device, away = np.maximum(price[..., 0], 0), np.maximum(price[..., 1], 0)
+    whole = (away * sizes).sum(axis=-1) + _filled(np.maximum(device - away, 0), sizes, room)
+    return np.minimum(whole, _filled(device, sizes, room) + _filled(away, sizes, host))
+
+
+def _filled(price: Any, sizes: Any, room: int) -> Any:
+    order = np.argsort(-price, axis=-1)
+    size, dear = sizes[order], np.take_along_axis(price, order, axis=-1)
+    return (dear * np.clip(room - np.cumsum(size, axis=-1) + size, 0, size)).sum(axis=-1)
+
+
+def _pairs(each: int, out: int, back: int) -> Iterator[tuple[int, int]]:
+    """Yield prices of a token on the device and on the host, those of most use first."""
+    yield 0, 0
+    yield each * Grids.scale, each * Grids.scale
+    for weight in (1, 2):
+        compute = Grids.scale * weight * back // max(1, each + weight * back)
+        device, away, come = each * compute, out * (Grids.scale - compute), back * (Grids.scale - compute)
+        less = min(device, come, away)
+        yield from ((device, device + away), (device, max(0, device - come)), (0, min(device, away)))
+        yield from ((less, less), (min(device, come), 0))

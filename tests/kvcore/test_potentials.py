@@ -1,0 +1,197 @@
+"""Potentials: below every schedule, label by label; the second checker says the same; every slip is noticed."""
+
+import json
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from bounds.fresh import propose_fresh
+from bounds.potentials import propose_potentials
+from bounds.task import Proposal, Task
+from kvcore import CostFunction, objective_value, verify_schedule
+from kvcore.certificates import InvalidCertificate, Potential, Potentials, certify, potential_kernels, potentials
+from kvcore.certificates.labels import FREE, ROWS
+from kvcore.certificates.potential_kernels import LOW
+from kvcore.certificates.potentials import PotentialSearch
+from kvcore.metrics import SUMS
+from library import check
+from tests.support.build import instance, requests_of
+from tests.support.drawer import FRESH, TIGHT, draw_instance
+from tests.support.exhaustive import TooManyStates, exhaustive_optimum
+from tests.support.few import ALL, few
+from tests.support.plain import FRONTIER, LABELS, plain
+from tests.support.random_proofs import random_potentials
+from tests.support.random_schedules import random_schedule
+
+FLOW = "total-flow-time"
+PROFILES = FRESH, TIGHT, TIGHT.but(partial=True), TIGHT.but(partial=True, chunked=True, requests=3)
+
+
+def drawn(seed):
+    return draw_instance(Random(seed), PROFILES[seed % len(PROFILES)], f"potentials-{seed}")
+
+
+def follow(tiny, trace, schedule, proof):
+    """Follow a schedule label by label; return how many worths it had to spare none of."""
+    search = PotentialSearch(tiny, FLOW, proof.replace(labels=1000, target=None))
+    p, f, at, done, exact = search.machine, search.orders, 0, 0, 0
+    device, host = [0] * len(tiny.requests), [0] * len(tiny.requests)
+    ready = [request.arrival * search.divisor for request in tiny.requests]
+    for j, (batch, made_of) in enumerate(zip(schedule.batches, trace.batches, strict=True)):
+        for i, id in enumerate(one.id for one in tiny.requests):
+            dropped, moved = batch.drop.get(id, 0), batch.swap_out.get(id, 0) - batch.swap_in.get(id, 0)
+            device[i] += min(0, host[i] - dropped) - moved + batch.work.get(id, 0)
+            host[i] += moved - min(host[i], dropped)
+        made = [i for i, one in enumerate(trace.requests) if any(x.batch == j and x.generated for x in one.steps)]
+        if not made:
+            continue
+        left = sum(1 << i for i in range(len(device)) if f.token[at, i] < p.length[i])
+        room = p.blocks - sum(-(-p.context[i, f.token[at, i]] // p.block) for i in made)
+        new, rows = int(f.labels.count[FREE]), int(f.labels.count[ROWS])
+        potential_kernels.step(p, f, at, sum(1 << i for i in made), left, room * p.block)
+        assert f.labels.count[ROWS] == rows + 1
+        at, now = new, made_of.end * search.divisor
+        for i in made:
+            over = f.token[at, i] == p.length[i]
+            done += p.rate[i] * now * over
+            ready[i] = now + p.call[i, f.token[at, i] - 1]
+            device[i] *= not over
+        assert f.time[at] <= now
+        assert f.ends[at] <= done
+        assert all(f.ready[at, i] <= ready[i] for i in range(len(ready)) if f.token[at, i] < p.length[i])
+        for k, least in enumerate(f.worth[at].tolist()):
+            if least == LOW:
+                continue
+            w = int(p.whom[k])
+            worth = (p.scale - p.wait[k]) * now + (p.wait[k] * ready[w] if w >= 0 else 0)
+            worth -= sum(int(p.prices[k, i] @ (device[i], host[i])) for i in range(len(device)))
+            assert least <= worth
+            exact += k > 0 and least == worth
+    assert f.labels.left[at] == 0
+    value = (objective_value(trace, FLOW) + search.before) * search.divisor
+    assert all(f.labels.bound[: int(f.labels.count[ROWS])] <= value)
+    return exact
+
+
+def test_every_schedule_is_covered_by_labels():
+    """The lemmas of potentials.py on random schedules."""
+    exact = 0
+    for seed in few(range(6000), 12):
+        tiny, draw = drawn(seed), Random(seed)
+        schedule = random_schedule(draw, tiny)
+        exact += follow(tiny, verify_schedule(tiny, schedule), schedule, random_potentials(draw, tiny))
+    assert exact >= (3000 if ALL else 250)
+
+
+def test_no_bound_is_above_an_optimum():
+    count = reached = 0
+    for seed in few(range(2000), 10):
+        tiny, objective, draw = drawn(seed), SUMS[seed // 4 % len(SUMS)], Random(seed)
+        try:
+            optimum = exhaustive_optimum(tiny, objective, max_states=1500 if ALL else 400)[0]
+        except TooManyStates:
+            continue
+        bounds = [random_potentials(draw, tiny).replace(labels=5000).value(tiny, objective) for _ in range(4)]
+        assert max(bounds) <= optimum, (seed, objective)
+        count, reached = count + 1, reached + (max(bounds) == optimum)
+    assert count >= 10
+    assert 20 * reached >= count
+
+
+def test_the_other_checker_agrees():
+    """It takes what is proved; it may prove more, as it orders what is left otherwise, but no more than an optimum."""
+    count = more = known = 0
+    for seed in few(range(900), 36):
+        tiny, objective, draw = drawn(seed), SUMS[seed // 4 % len(SUMS)], Random(seed)
+        proof = random_potentials(draw, tiny).replace(labels=5000, target=None)
+        bound = proof.value(tiny, objective)
+        made, box = certify(tiny, objective, proof, bound), check.read_instance(json.loads(tiny.to_json()))
+        assert check.verify_certificate(box, json.loads(made.to_json())) == (objective, bound)
+        with suppress(check.Broken):
+            check.verify_certificate(box, json.loads(made.replace(bound=str(bound + 1)).to_json()))
+            more += 1
+        with suppress(TooManyStates):
+            above = exhaustive_optimum(tiny, objective, max_states=200)[0] + 1
+            with pytest.raises(check.Broken, match="proves"):
+                check.verify_certificate(box, json.loads(made.replace(bound=str(above)).to_json()))
+            known += 1
+        count += 1
+    assert known >= 5
+    assert 4 * more <= count
+
+
+TWO = instance(*requests_of("A 2 2; B 1 2"), cost=(CostFunction(busy=4, tokens=1),), memory=4, host_memory=0)
+"""The example of the head of potentials.py."""
+ONE = Potential(compute=1, device=(1, 0), host=(1, 0))
+
+
+def test_the_example():
+    search = PotentialSearch(TWO, FLOW, Potentials(scale=1, potentials=(ONE,), labels=99))
+    assert search.run().bound == 29 == exhaustive_optimum(TWO, FLOW)[0]
+    assert search.orders.time[1] == 7
+    assert search.orders.worth[1].tolist() == [7, 5]
+    assert Potentials(scale=1, potentials=(), labels=99).value(TWO, FLOW) == 27
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"compute": 0},  # a token takes no time
+        {"device": (2, 0), "host": (2, 0)},
+        {"host": (2, 0)},  # nothing pays for the way out
+        {"host": (0, 0)},  # ... back
+        {"wait": 1, "request": 1},  # more than the whole
+        {"compute": 0, "wait": 1, "device": (0, 0), "host": (0, 0)},  # for whom?
+        {"compute": 0, "wait": 1, "request": 2, "device": (0, 0), "host": (0, 0)},
+        {"device": (1,), "host": (1,)},
+    ],
+)
+def test_prices_beyond_what_work_and_swaps_take_are_refused(wrong):
+    proof = Potentials(scale=1, potentials=(ONE, ONE.replace(**wrong)), labels=9)
+    with pytest.raises(InvalidCertificate, match="potential 2 has other prices"):
+        proof.value(TWO, FLOW)
+    box = check.read_instance(json.loads(TWO.to_json()))
+    made = certify(TWO, FLOW, proof.replace(potentials=()), 20).replace(proof=proof)
+    with pytest.raises(check.Broken):
+        check.verify_certificate(box, json.loads(made.to_json()))
+
+
+MUTANTS = {
+    "gain": lambda m: m._replace(fixed=m.fixed + 1), "token": lambda m: m._replace(token=m.token + 1),
+    "room": lambda m: m._replace(blocks=m.blocks - 1), "host": lambda m: m._replace(host=0),
+    "call": lambda m: m._replace(call=2 * m.call + 1), "wait": lambda m: m._replace(wait=2 * m.wait),
+    "prices": lambda m: m._replace(prices=2 * m.prices), "work": lambda m: m._replace(each=2 * m.each),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_labels_that_know_less_cover_too_little(name, monkeypatch):
+    """Planted: batches, calls and tokens take longer, there is less room, weights and prices are double."""
+    machine = potentials._machine
+    monkeypatch.setattr(potentials, "_machine", lambda *given: MUTANTS[name](machine(*given)))
+    with pytest.raises(AssertionError):
+        test_every_schedule_is_covered_by_labels()
+
+
+def test_without_numba_the_search_is_the_same(monkeypatch):
+    def found():
+        return [random_potentials(Random(seed), drawn(seed)).value(drawn(seed), FLOW) for seed in range(20)]
+
+    compiled = found()
+    monkeypatch.setattr(potentials, "kernels", plain(LABELS, FRONTIER, "kvcore.certificates.potential_kernels"))
+    assert found() == compiled
+
+
+def test_potentials_are_found_that_prove_more():
+    """Three requests with calls, of which two fit, from InferCept's data."""
+    real = instance(
+        *requests_of(";".join(f"{id} 1973 4/{ticks}+2f 4/{ticks}+2f 4"
+                              for id, ticks in (("A", 1070944), ("B", 1032031), ("C", 535990)))),
+        cost=(CostFunction(busy=100000, tokens=463), CostFunction(swap_out_tokens=400, swap_in_tokens=400)),
+        memory=4096, block=64, host_memory=4096, batch_tokens=4096, partial=True,
+    )  # fmt: skip
+    found, fresh = ([each for each in propose(Task(real, FLOW)) if isinstance(each, Proposal)]
+                    for propose in (propose_potentials, propose_fresh))  # fmt: skip
+    assert found[-1].value > 1.004 * max(each.value for each in fresh)
+    assert found[-1].proof.value(real, FLOW) == found[-1].value
