@@ -2426,7 +2426,7 @@ class WithPrices(Orders):
         swaps, block = instance.cost[proof.moves], self.machine.block
         out, back = (Fraction(swaps[name] * self.divisor, swaps.divisor) for name in SWAPS[:2])
         self.given_room, self.most = self.room * block, cache(self.most_of)
-        self.prices = [(self.U, 0, None, (0,) * n, (0,) * n)]
+        self.prices: list[Any] = [(self.U, 0, None, (0,) * n, (0,) * n)]
         for each in proof.potentials:
             y, g, w, p, q = each.compute, each.wait, each.request, each.device, each.host
             z = self.U - y - g
@@ -2453,11 +2453,11 @@ class WithPrices(Orders):
         all_there = sum(max(0, dq) * most for _, dq, most in rows)  # ... on the host, and some of them moved
         return min(device + host, all_there + greedy([(dp - max(0, dq), most) for dp, dq, most in rows], room))
 
-    def context(self, label: Known, i: int) -> int:
+    def context(self, label: Any, i: int) -> int:
         """K: the tokens on the device when the next token comes."""
         return self.contexts[i][label.tokens[i]]
 
-    def limits(self, label: Known, at: Any, those: list[int]) -> tuple[int, ...]:
+    def limits(self, label: Any, at: Any, those: list[int]) -> tuple[int, ...]:
         """The most tokens of KV of those requests at a time; of others none."""
         limits = [0] * len(self.given)
         for i in those:
@@ -2466,7 +2466,7 @@ class WithPrices(Orders):
             limits[i] = early if at <= label.ready[i] else self.contexts[i][done] - 1
         return tuple(limits)
 
-    def worth(self, label: Known, k: int, at: int, those: list[int] | None = None) -> Any:
+    def worth(self, label: Any, k: int, at: int, those: list[int] | None = None) -> Any:
         """Lemma 2: the least a potential is worth from a time on, of all requests or of those."""
         _, g, w, _, _ = self.prices[k]
         those = self.left(label) if those is None else those
@@ -2475,7 +2475,7 @@ class WithPrices(Orders):
         limits = self.limits(label, at, those)
         return (self.U - g) * at + (g * label.ready[w] if g else 0) - self.most(k, 0, limits, self.given_room)
 
-    def least(self, label: Known) -> int:
+    def least(self, label: Any) -> int:
         """What no schedule through a label ends below: next tokens in the best order, what follows alone."""
         left, U = self.left(label), self.U
         when, cost = [label.time], [0]  # of each set: when all have their next tokens, and the least sum of these times
@@ -2494,13 +2494,13 @@ class WithPrices(Orders):
             cost.append(min(last))
         return label.ends + cost[-1] + sum(self.rates[i] * self.rest[i][label.tokens[i]] for i in left)
 
-    def followers(self, label: Known) -> Iterator[Any]:
+    def followers(self, label: Any) -> Iterator[Any]:
         """The labels after all batches that may follow; None for one without room."""
         left = self.left(label)
         for bits in range(1, 2 ** len(left)):
             yield self.following(label, left, [i for k, i in enumerate(left) if bits >> k & 1])
 
-    def following(self, label: Known, left: list[int], F: list[int]) -> Known | None:
+    def following(self, label: Any, left: list[int], F: list[int]) -> Any:
         """Lemma 3: the label after a batch that generates tokens of F."""
         block, K = self.machine.block, {i: self.context(label, i) for i in F}
         room = (self.room - sum(blocks(each, block) for each in K.values())) * block
@@ -2533,7 +2533,7 @@ class WithPrices(Orders):
             worth.append(max(self.worth(after, c, time), *by_others, -inf))
         return after._replace(worth=tuple(worth))
 
-    def covers(self, one: Known, other: Known) -> bool:
+    def covers(self, one: Any, other: Any) -> bool:
         """Whether one label says no more than another with the same tokens."""
         if one.ends > other.ends or one.time > other.time or not all(map(le, one.worth, other.worth)):
             return False
