@@ -20,7 +20,7 @@ from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from library import Library
 
-KINDS = ("alone", "slots", "slot-dual", "events", "shares")
+KINDS = ("alone", "slots", "slot-dual", "events", "shares", "speed")
 COLUMNS = ("kind", "files", "accepted", "median s", "largest s", "why not")
 Row = dict[str, Any]
 

@@ -1,8 +1,4 @@
-"""Potentials along orders of batches: those that count at the best order, from a grid of prices, until no more do.
-
-At the best order under the potentials held, all of a grid are followed; those on which the time of some batch rests are
-held from then on.
-"""
+"""Potentials from a grid of prices: those on which times rest at the best order are held, until no more are new."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from bounds.task import Proposal, Task
 from bounds.traced import path
 from kvcore.certificates.budget import InvalidCertificate, Most
 from kvcore.certificates.fresh import check_size
-from kvcore.certificates.potential_kernels import Machine
+from kvcore.certificates.potential_kernels import Priced
 from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work, swaps_of
 from kvcore.instance import Instance
 from kvcore.metrics import scale_of
@@ -66,20 +62,20 @@ def _proofs(task: Task) -> Iterator[Proposal]:
 
 
 def order_of(search: PotentialSearch) -> list[int]:
-    """Return the requests that generate tokens in each batch up to the next label, as bits."""
+    """Return who generates tokens in each batch up to the next label."""
     f = search.orders
     return [int(f.batch[at]) for at in path(f.labels, int(f.labels.heap[0]))[1:]]
 
 
 class Past(NamedTuple):
-    """From which entry each came in a step, or -1, and on which the end of the batch rests."""
+    """From which entry each came, and on which the end rests; or -1."""
 
     source: Any
     best: int
 
 
 class Grid:
-    """All combinations of some prices of each request, waiting for no request or one: its entries."""
+    """Prices of each request, combined, and who is waited for."""
 
     def __init__(self, instance: Instance, work: int, moves: int) -> None:
         self.n, self.each = len(instance.requests), instance.cost.functions[work].tokens
@@ -101,7 +97,7 @@ class Grid:
         self.is_one = (spare >= compute)[:, None] & ((np.arange(self.n + 1) == 0) | (self.wait > 0))
 
     def of_work(self) -> Iterator[int]:
-        """Yield the points with all the time of work, or none, for each request."""
+        """Yield the points of work alone."""
         whole = {(0, 0), (self.each * Grids.scale,) * 2}
         return (k for k, point in enumerate(self.price.tolist()) if all(tuple(pair) in whole for pair in point) and k)
 
@@ -112,8 +108,8 @@ class Grid:
         return Potential(compute=compute, wait=wait, request=whom if whom >= 0 else None,
                          device=tuple(device), host=tuple(host))  # fmt: skip
 
-    def active(self, p: Machine, order: Sequence[int]) -> list[Potential]:
-        """Return the entries on which the ends of batches in this order rest."""
+    def active(self, p: Priced, order: Sequence[int]) -> list[Potential]:
+        """Return the entries on which ends in this order rest."""
         walk, found = _Walk(self, p, self.arrivals), dict[Potential, None]()
         for batch in order:
             walk.step(batch)
@@ -128,15 +124,15 @@ class Grid:
 
 
 class _Walk:
-    """All entries along an order, as `potential_kernels.step`, in floating point."""
+    """All entries along an order, in floating point."""
 
-    def __init__(self, grid: Grid, p: Machine, arrivals: Any) -> None:
+    def __init__(self, grid: Grid, p: Priced, arrivals: Any) -> None:
         self.grid, self.p, self.token, self.time = grid, p, [0] * grid.n, 0.0
         self.ready, self.past = arrivals.astype(float), list[Past]()
         self.worth = grid.wait * np.concatenate([[0.0], self.ready])  # [points, waits]
 
     def step(self, batch: int) -> None:
-        """Add a batch that generates tokens of the requests in these bits."""
+        """Add a batch."""
         grid, p, n = self.grid, self.p, self.grid.n
         live = [i for i in range(n) if self.token[i] < p.length[i]]
         made = [i for i in live if batch >> i & 1]
@@ -147,7 +143,7 @@ class _Walk:
             before = np.maximum(before, self.at(moment, live))
         is_full = np.array([True, *(i in made for i in range(n))])
         compute = grid.compute + grid.wait * (is_full & (np.arange(n + 1) > 0))
-        gain = before + compute * (p.fixed + len(made) * (p.each + p.token))
+        gain = before + compute * (p.busy + len(made) * (p.each + p.token))
         context = [int(p.context[i, min(self.token[i], p.length[i] - 1)]) for i in range(n)]
         gain += (grid.price[:, made, 0] * (np.array(context)[made] - 1)).sum(axis=1)[:, None]
         gain[~grid.is_one] = -np.inf
@@ -174,7 +170,7 @@ class _Walk:
                 to = grid.is_one[:, column] & ((grid.wait[:, column] == wait) | (whom < 0))
                 worth[to, column] = value[key[to]]
                 source[to, column] = (top * (n + 1) + best[top])[by[key[to]]]
-        end = start + p.fixed + len(made) * (p.each + p.token)
+        end = start + p.busy + len(made) * (p.each + p.token)
         self.past.append(Past(source, int(source[0, 0]) if worth[0, 0] / p.scale > end else -1))
         self.time = max(end, worth[0, 0] / p.scale)
         for i in made:
@@ -188,7 +184,7 @@ class _Walk:
         self.worth = np.maximum(worth, at)
 
     def at(self, moment: float, live: list[int]) -> Any:
-        """Return what entries are worth at a moment at the least, by the KV that there may be."""
+        """Return what entries are worth by Lemma 2."""
         grid, p = self.grid, self.p
         sizes = [int(p.context[i, self.token[i]]) - 1 for i in live]
         for k, i in enumerate(live):
@@ -200,7 +196,7 @@ class _Walk:
 
 
 def _most(price: Any, sizes: Any, room: int, host: int) -> Any:
-    """Return the most that KV is worth, as in `potential_kernels`; prices: [.., requests, 2]."""
+    """Return the most that KV is worth: [.., requests, 2]."""
     device, away = np.maximum(price[..., 0], 0), np.maximum(price[..., 1], 0)
     whole = (away * sizes).sum(axis=-1) + _filled(np.maximum(device - away, 0), sizes, room)
     return np.minimum(whole, _filled(device, sizes, room) + _filled(away, sizes, host))
@@ -213,7 +209,7 @@ def _filled(price: Any, sizes: Any, room: int) -> Any:
 
 
 def _pairs(each: int, out: int, back: int) -> Iterator[tuple[int, int]]:
-    """Yield prices of a token on the device and on the host, those of most use first."""
+    """Yield prices of a token, the most useful first."""
     yield 0, 0
     yield each * Grids.scale, each * Grids.scale
     for weight in (1, 2):

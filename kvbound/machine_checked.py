@@ -122,8 +122,10 @@ def program() -> Path:
 def claim(instance: Instance, certificate: Certificate) -> str:
     """Return the line of a claim, with the prices that prove it. BadInput where the checker takes no such proof."""
     proof = certificate.proof
-    takes = ALONE if isinstance(proof, Alone) else SHARES if isinstance(proof, Shares) else TAKES
-    takes = SPEED if isinstance(proof, Speed) else takes
+    by_kind = {Alone: ALONE, Shares: SHARES, Speed: SPEED}
+    takes = by_kind.get(type(proof), TAKES)
+    if certificate.value < 0:
+        raise BadInput("the checker in Coq is not asked for a bound below 0")
     about = _instance(instance, certificate.objective, certificate.instance_sha256, takes)
     more: tuple[Any, ...] = ()
     kind, aim = "search", certificate.objective
@@ -184,7 +186,8 @@ def _division(instance: Instance, proof: Shares) -> tuple[Any, ...]:
     functions, last = proof.functions, len(instance.cost.functions)
     place = [k for k, part in enumerate(functions) if part]
     by = [name for name in RESOURCES if getattr(proof, name)]
-    if len(functions) != last + 1 or not len(place) == len(by) == 1 or place[0] == last or any(proof.alone):
+    is_one = len(functions) == last + 1 and len(place) == len(by) == 1
+    if not is_one or place[0] == last or by == ["requests"] or any(proof.alone):
         raise BadInput("the checker in Coq takes shares of one function, without a knee, by one resource")
     return place[0], ("packing", proof.packs) if proof.packing else by[0]
 

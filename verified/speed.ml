@@ -154,7 +154,7 @@ let plan ~line ~origin ~length ~least ~prices ~weight ~pieces ~lone ~dues ~level
       rounds (k - 1) (if k mod 25 = 0 then value else before)
     end in
   let whole x = if x > 0. then Z.of_float x else Z.zero in
-  let bare = { split; rungs; firsts = []; tries = []; cells = []; slots = 1; dues = Array.to_list dues } in
+  let bare = { split = true; rungs; firsts = []; tries = []; cells = []; slots = 1; dues = Array.to_list dues } in
   if windows = [] then bare else begin
     let spread = max 1 ((slots - earliest + start) / 60) in
     let rec sow n = if n < start + slots then (add_row (values_for (float begins) n); sow (n + spread)) in
@@ -162,6 +162,7 @@ let plan ~line ~origin ~length ~least ~prices ~weight ~pieces ~lone ~dues ~level
     rounds 200 shift;
     let value = fst (fst (worst windows)) in
     let enough = value -. 2e-5 *. (value -. shift) in
+    if enough <= weight *. float lone then bare else  (* alone it takes as much *)
     let last = min slots (1 + int_of_float (ceil ((enough /. weight -. at start) /. wide))) in
     (* as few cells, then as few values, as still prove it *)
     let rec merge (a, from) es = match es with [] -> [] | x :: rest ->
@@ -183,7 +184,7 @@ let plan ~line ~origin ~length ~least ~prices ~weight ~pieces ~lone ~dues ~level
       if !missing <> [] then
         each_end !rows window last (fun n _ row ->
           if List.mem n !missing && row != fst free && not (List.memq row !kept) then kept := row :: !kept)) merged;
-    { bare with firsts = List.map (fun (v, _, _) -> whole v.(0)) !kept_heads; slots = last;
+    { bare with split; firsts = List.map (fun (v, _, _) -> whole v.(0)) !kept_heads; slots = last;
       tries = List.map (fun (v, _, _) -> Array.to_list (Array.map whole v)) !kept; cells = List.filter_map snd merged }
   end
 
@@ -203,6 +204,7 @@ let prove inst o place r m e slot scale prices rows group level cells bound =
   let firsts = List.map (fun s -> slot_of (earliest inst) slot s.arrived) states in
   let sums = Array.make (Array.length prices) Z.zero in
   List.iter2 (fun row s -> Array.iteri (fun k w -> if s + k < Array.length sums then sums.(s + k) <- Z.add sums.(s + k) w) row) weights firsts;
+  let none = { split = true; rungs = []; firsts = []; tries = []; cells = []; slots = 1; dues = [] } in  (* what it takes alone *)
   let known = Hashtbl.create 16 in
   let plan_of s (row, first) =
     let pieces = pieces inst true q den (own_spans inst) s and lone = Z.mul den (lone inst s) in
@@ -214,7 +216,8 @@ let prove inst o place r m e slot scale prices rows group level cells bound =
     let last = ref (Array.length dues) in
     while !last > 0 && Z.sign dues.(!last - 1) = 0 do decr last done;
     let dues = Array.sub dues 0 !last in
-    let made = plan ~line ~origin ~length ~least ~prices ~weight ~pieces ~lone ~dues ~level ~cells in
+    let made = try if Array.for_all (fun p -> Z.sign p = 0) prices then none else plan ~line ~origin ~length ~least ~prices ~weight ~pieces ~lone ~dues ~level ~cells
+      with Invalid_argument _ | Failure _ | Not_found | Z.Overflow | Division_by_zero -> none in
     Hashtbl.add known key made; made in
   let plans = List.map2 plan_of states (List.combine weights firsts) in
   let root = root line.e line.gap in

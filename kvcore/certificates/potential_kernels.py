@@ -10,18 +10,18 @@ from kvcore.certificates.labels import EMPTY, FREE, LARGE, TIRED, is_tired, mixe
 from kvcore.compiled import compiled
 
 LOW = -4 * LARGE
-"""A potential that waits for a request that is over: nothing is known of it."""
+"""Of a potential whose request is over."""
 
 
-class Machine(NamedTuple):
-    """Requests as chains of tokens, the machine, and the potentials; times are in ticks times the divisor."""
+class Priced(NamedTuple):
+    """Requests as chains of tokens, and potentials; times as in `potentials.py`."""
 
     length: Any  # [requests]: tokens to generate
     context: Any  # [requests, tokens]: tokens with KV on the device when a token is generated
     call: Any  # [requests, tokens]: the call after a token
     rest: Any  # [requests, tokens]: what follows the end of a token at the least
     rate: Any  # [requests]
-    fixed: int  # what a batch takes that works
+    busy: int  # what a batch takes that works
     each: int  # ... for a token that is processed
     token: int  # ... that is generated
     block: int
@@ -36,7 +36,7 @@ class Machine(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """What was reached, as labels, and work space."""
+    """Labels, and work space."""
 
     labels: labels.Labels
     token: Any  # [labels, requests]: the next token
@@ -55,7 +55,7 @@ class Orders(NamedTuple):
 
 @compiled
 def expand(p, f, at):
-    """Add the labels after batches that generate tokens."""
+    """Add the labels that may follow."""
     left = ZERO
     for i in range(len(p.length)):
         if f.token[at, i] < p.length[i]:
@@ -90,11 +90,11 @@ def step(p, f, at, batch, left, room):
             if left >> i & 1 and f.time[at] < f.ready[at, i] < start:
                 f.before[k] = max(f.before[k], at_moment(p, f, at, k, f.ready[at, i], left))
         compute = p.compute[k] + (p.wait[k] if waited(p, k, batch) else 0)
-        f.gain[k] = f.before[k] + compute * (p.fixed + p.token * made)
+        f.gain[k] = f.before[k] + compute * (p.busy + p.token * made)
         for i in range(len(p.length)):
             if batch >> i & 1:
                 f.gain[k] += compute * p.each + p.prices[k, i, 0] * (p.context[i, f.token[at, i]] - 1)
-    time = max(start + p.fixed + made * (p.each + p.token), -(-after(p, f, at, 0, batch, left, room) // p.scale))
+    time = max(start + p.busy + made * (p.each + p.token), -(-after(p, f, at, 0, batch, left, room) // p.scale))
     for i in range(len(p.length)):
         q = f.token[at, i]
         f.token[new, i], f.ready[new, i] = q, f.ready[at, i]
@@ -127,7 +127,7 @@ def waited(p, k, batch):
 
 @compiled
 def after(p, f, at, k, batch, left, room):
-    """Return what a potential is worth after a batch, by the best one to come from."""
+    """Return what a potential is worth after a batch, by Lemma 3."""
     worth, ends = LOW, waited(p, k, batch)
     for j in range(len(p.whom)):
         if f.before[j] == LOW or f.gain[j] <= worth:
@@ -147,7 +147,7 @@ def after(p, f, at, k, batch, left, room):
 
 @compiled
 def at_moment(p, f, at, k, time, left):
-    """Return what a potential is worth at a moment, by the KV that there may be."""
+    """Return what a potential is worth by Lemma 2."""
     if f.worth[at, k] == LOW:
         return LOW
     ready = p.wait[k] * f.ready[at, p.whom[k]] if p.whom[k] >= 0 else 0
@@ -156,10 +156,7 @@ def at_moment(p, f, at, k, time, left):
 
 @compiled
 def most(p, f, at, j, k, some, room, time):
-    """Return the most by which KV of some requests is worth more by the prices of k than of j (-1: of none).
-
-    The less of two bounds: one leaves out the room on the host, one that KV is on one side only.
-    """
+    """Return the most by which v of some requests is larger at prices k than j: without the host, or sides apart."""
     whole = 0
     for i in range(len(p.length)):
         f.weight[i, :] = 0
@@ -181,7 +178,7 @@ def most(p, f, at, j, k, some, room, time):
 
 @compiled
 def filled(f, which, room):
-    """Return the worth of the room, filled with the dearest first."""
+    """Return the worth of a room, the dearest first."""
     worth, done = 0, 0
     for _ in range(len(f.size)):
         best = -1
@@ -214,19 +211,19 @@ def covers(p, f, one, other):
 
 @compiled
 def least(p, f, at):
-    """Return a lower bound through a label: of the orders in which requests get their next tokens, the best."""
+    """Return a lower bound through a label, by the best order of next tokens."""
     left, total = ZERO, f.ends[at]
     f.first[:] = 0
     for i in range(len(p.length)):
         q = f.token[at, i]
         if q < p.length[i]:
             left |= 1 << i
-            f.first[1 << i] = max(f.time[at], f.ready[at, i]) + p.fixed + p.each + p.token
+            f.first[1 << i] = max(f.time[at], f.ready[at, i]) + p.busy + p.each + p.token
             total += p.rate[i] * p.rest[i, q]
     for k in range(1, len(p.whom)):
         if f.worth[at, k] == LOW:
             continue
-        worth, need = f.worth[at, k] + p.compute[k] * p.fixed, p.needs[k] & left
+        worth, need = f.worth[at, k] + p.compute[k] * p.busy, p.needs[k] & left
         for i in range(len(p.length)):
             if need >> i & 1:
                 worth += p.compute[k] * (p.each + p.token) + p.prices[k, i, 0] * (p.context[i, f.token[at, i]] - 1)
@@ -250,7 +247,7 @@ search = labels.searching(expand)
 
 
 def room(requests: int, potentials: int, most: int) -> Orders:
-    """Return arrays for these labels; only what is written takes memory."""
+    """Return arrays for these labels."""
 
     def numbers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)

@@ -1,54 +1,46 @@
 """Potentials: KV has prices in time, so that nothing is computed or copied for nothing.
 
-Times are in ticks times the divisor of the cost function kept. A batch takes at least `fixed` if it works, `each` for a
-token processed, `token` for one generated; by the function `moves`, `out` for a token swapped out, `back` for one
-swapped in. Request i has m_i tokens of KV on the device, h_i on the host. Its next token may be worked on from r_i on,
-its arrival or the end of its call, and is generated with K_i tokens on the device; the last one was with k_i, or 0.
+A batch takes at least `fixed`, `each` for a token processed, `token` for one generated (in ticks times the divisor
+of `function`), and `out` or `back` for one swapped (by `moves`). Request i has m_i tokens of KV on the device and
+h_i on the host; its next token may be worked on from r_i on, and is generated with K_i on the device, the last one
+with k_i, or 0.
 
-**Definition.** A potential has weights y (`compute`), g (`wait`, of one request w), z = U - y - g >= 0, where U is
-`scale`, and prices p_i, q_i >= 0 (`device`, `host`) of tokens of each request, with
+**Definition.** A potential has weights y (`compute`), g (`wait`, of a request w), z = U - y - g >= 0, where U is
+`scale`, and prices p_i, q_i >= 0 (`device`, `host`) with
 
     p_i <= y each,  q_i - p_i <= z out,  p_i - q_i <= z back.
 
-At T it is worth (U - g) T + g r_w - v, where v is the sum of all p_i m_i + q_i h_i; nothing is said once w is over. One
-with y = U and no prices, worth U T, is always there.
+At T it is worth (U - g) T + g r_w - v, with v the sum of p_i m_i + q_i h_i; once w is over nothing is said. One with
+y = U and no prices is always there.
 
-**Lemma 1.** (U - g) T - v never falls, so no potential does. *Proof.* In a batch of D (U - g) D >= y D + z D >= y each
-for all tokens processed, z out and z back for all swapped: v rises by no more. Drops and ends lower v. r_w only rises.
-QED
+**Lemma 1.** (U - g) T - v never falls. *Proof.* In a batch of D, (U - g) D >= y D + z D pays for what raises v;
+drops and ends lower it. QED And r_w only rises.
 
-**Lemma 2.** At T m_i + h_i <= K_i - 1, and <= k_i where T <= r_i; all m_i fit the device, all h_i the host. So v has a
-largest value V, and from T on a potential is worth (U - g) T + g r_w - V or more. *Proof.* The last token known is
-processed in the batch that generates the next; before r_i nothing is worked on (R2). Within a batch let KV change
-evenly. Where T is of an earlier token, contexts were smaller; of requests over by now v is left out. QED
+**Lemma 2.** At T m_i + h_i <= K_i - 1, and <= k_i where T <= r_i; all fits device and host. With V the largest such
+v, a potential is worth (U - g) T + g r_w - V from then on. *Proof.* The last token known is processed as the next is
+generated; before r_i nothing is (R2). Within a batch let KV change evenly. Contexts only grow; v leaves out who is
+over by now. QED
 
-**Lemma 3.** Let a potential be worth W as a batch starts at S that generates tokens of the requests F; y' = y + g if w
-is one of them, else y. Then as it ends, at T', with v of requests outside F alone,
+**Lemma 3.** Let it be worth W as a batch starts at S that generates tokens of F; y' = y + g if w is in F, else y. At
+its end T', with v outside F,
 
     W + y' fixed + sum over F of (y' (each + token) + p_i (K_i - 1))  <=  U T' - v, or (U - g) T' + g r_w - v if y' = y.
 
-*Proof.* If w is in F, S >= r_w and U S >= (U - g) S + g r_w. Of i in F at least one token is processed; what else of
-K_i m_i lacks is processed too, or comes back: by the three conditions this and p_i m_i + q_i h_i are p_i (K_i - 1) or
-more. For others see Lemma 1. QED
+*Proof.* If w is in F, S >= r_w. Of i in F a token is processed; what else of K_i m_i lacks is, too, or comes back:
+with p_i m_i + q_i h_i that is p_i (K_i - 1) or more. QED
 
-By R6 the blocks of F leave R to others. So at T' another potential is worth at least that, less the most by which v of
-others (each up to K_i - 1) is larger at its prices, less p_i K_i for each of F; both are of time alone (g = 0, or w in
-F) or of the same w and g. If its w is in F, r_w = T' + call: g call more.
+By R6 F leaves R blocks. So at T' another potential is worth at least that, less the most by which v outside F (up to
+K_i - 1) is larger at its prices, less p_i K_i for F; both of time alone (g = 0, or w in F) or of the same w and g;
+if its w is in F, r_w = T' + call.
 
-**Labels.** A label says after such a batch which tokens are generated, the least T, sum of ends and worth of each
-potential, and r_i where above T, else 0. It covers a moment between batches with these tokens where nothing is less.
-The label that `step` writes for each F that fits covers the end of its batch: Lemma 2 at T, at each r_i before S and at
-S, then Lemma 3. So no schedule is below the least bound of the labels still to be followed.
+**Labels.** One says after such a batch which tokens there are, the least T, sum of ends, worths, and r_i (0 if not
+above T). It covers a moment between batches with these tokens where nothing is less. For each F that fits `step`
+writes one that covers the end: Lemma 2 at T, at each r_i before S, and at S, then Lemma 3.
 
-**What is left.** If all prices and w are in a set Z, its requests all have their next tokens no earlier than (W + y
-fixed + sum over Z of (y (each + token) + p_i (K_i - 1))) / U: Lemma 3 for one batch after another, where who has its
-token leaves v. In the order of these tokens the k-th is no earlier than the first k as a set; what follows a token
-takes its calls and work alone.
-
-**Example.** A batch takes 4 ticks and 1 a token; M = 4; A and B have prompts of 2 and 1, two outputs each. Let U = y =
-1 and p = q = 1 for A alone. A first batch of both ends at 0 + 4 + 2 + 1 = 7 or later; the potential is worth 7 - 2 = 5
-then, and A's next token is at 5 + 4 + 1 + 2 = 12. B's, whose context does not fit beside, takes 5 more: the sum is 12 +
-17 = 29, the optimum.
+**What is left.** If all prices and w are in a set Z, all of Z have their next tokens no earlier than (W + y fixed +
+sum over Z of (y (each + token) + p_i (K_i - 1))) / U: Lemma 3 for one batch after another, where v leaves out who
+has its token. In the order of these tokens the k-th is no earlier than the first k as a set; calls and work alone
+follow.
 """
 
 from collections.abc import Callable
@@ -71,7 +63,7 @@ Amounts = tuple[Annotated[int, Field(ge=0, le=LARGE)], ...]
 
 
 class Potential(Noun):
-    """Weights, in parts of `scale`, and prices of a token of each request; `request`: the one waited for, by number."""
+    """Weights in parts of `scale`, and prices; `request` is w by number."""
 
     compute: Annotated[int, Field(ge=0, le=2**20)]
     wait: Annotated[int, Field(ge=0, le=2**20)] = 0
@@ -81,11 +73,9 @@ class Potential(Noun):
 
 
 class Potentials(Proof):
-    """Look at the first `labels` orders of batches by their lower bounds, or all up to the best.
+    """Look at the first `labels` orders of batches by their lower bounds, or all up to the best, below `target`.
 
-    Where the search stops early, no schedule is below the next label. Labels of `target` or more (in ticks; for
-    normalized-latency times the common multiple of the outputs) are left out. `function` is the cost function of work,
-    `moves` that of swaps.
+    Cost functions by number: `function` of work, `moves` of swaps.
     """
 
     kind: Literal["potentials"] = "potentials"
@@ -130,13 +120,13 @@ class PotentialSearch:
         begin(f.labels, target)
 
     def run(self, labels: int | None = None, stops: Callable[[], bool] = lambda: False) -> End:
-        """Go on until there are this many labels, the search is over, or `stops` says so."""
+        """Go on to the end, this many labels, or until `stops` says so."""
         end = run(kernels.search, self.machine, self.orders, min(labels or self.most, self.most), stops, slice=2**13)
         bound = (Fraction(end.bound, self.divisor) - self.before) / self.unit
         return end._replace(bound=least_value(bound, self.objective))
 
 
-def _machine(instance: Instance, objective: str, proof: Potentials, rates: list[int]) -> kernels.Machine:
+def _machine(instance: Instance, objective: str, proof: Potentials, rates: list[int]) -> kernels.Priced:
     machine, line = instance.machine, instance.cost.functions[proof.function]
     length, _, _, call, rest, context, token = tokens_of(instance, objective, proof.function)
     out, back = swaps_of(instance, proof.function, proof.moves)
@@ -162,8 +152,8 @@ def _machine(instance: Instance, objective: str, proof: Potentials, rates: list[
         whom < 0, 0, 1 << np.maximum(whom, 0)
     )
     arrays = {"length": length, "call": call, "rest": rest, "context": context, "rate": rates}
-    return kernels.Machine(
-        **{name: np.array(each, dtype=np.int64) for name, each in arrays.items()}, fixed=fixed, each=line.tokens,
+    return kernels.Priced(
+        **{name: np.array(each, dtype=np.int64) for name, each in arrays.items()}, busy=fixed, each=line.tokens,
         token=token, block=machine.block, blocks=min(LARGE, machine.memory or LARGE) // machine.block,
         host=LARGE if machine.host_memory is None else min(LARGE, machine.host_memory), scale=scale,
         compute=np.array([each.compute for each in given]), wait=np.array([each.wait for each in given]), whom=whom,
@@ -177,6 +167,6 @@ def label_work(potentials: int) -> int:
 
 
 def swaps_of(instance: Instance, function: int, moves: int) -> tuple[int, int]:
-    """Return what a token takes that is swapped out, or in, by a function, in units of another one's time."""
+    """Return what a swapped token takes, in units of `function`."""
     line, divisor = instance.cost.functions[moves], instance.cost.functions[function].divisor
     return line.swap_out_tokens * divisor // line.divisor, line.swap_in_tokens * divisor // line.divisor

@@ -25,12 +25,12 @@ class Known(NamedTuple):
 
 
 def potentials(instance: Box, proof: Box, objective: str) -> Amount:
-    """Kind `potentials`: all orders of batches below the claim; what the file says of the search is not looked at."""
+    """Kind `potentials`: all orders of batches below the claim."""
     return best_first(WithPrices(instance, proof, objective), instance, proof.claim)
 
 
 class WithPrices(Orders):
-    """What is the same in all labels: the potentials (y, g, w, p, q), of which the first has no prices."""
+    """What is the same in all labels: the potentials (y, g, w, p, q); the first has no prices."""
 
     def __init__(self, instance: Box, proof: Box, objective: str) -> None:
         super().__init__(instance, Box(proof, fee=0, memory=False, levels=[]), objective)
@@ -58,7 +58,7 @@ class WithPrices(Orders):
         return start._replace(worth=tuple(self.worth(start, k, 0) for k in range(len(self.prices))))
 
     def most_of(self, k: int, other: int, limits: tuple[int, ...], room: Any) -> int:
-        """The most by which v of one potential is above that of another, with so many tokens of each request."""
+        """The most by which v of one potential exceeds another's."""
         spend(20 * len(limits), "its potentials")
         (_, _, _, p, q), (_, _, _, less_p, less_q) = self.prices[k], self.prices[other]
         rows = [(a - b, c - d, most) for a, b, c, d, most in zip(p, less_p, q, less_q, limits, strict=True) if most]
@@ -68,11 +68,11 @@ class WithPrices(Orders):
         return min(device + host, all_there + greedy([(dp - max(0, dq), most) for dp, dq, most in rows], room))
 
     def context(self, label: Any, i: int) -> int:
-        """K: the tokens on the device when the next token comes."""
+        """K."""
         return self.contexts[i][label.tokens[i]]
 
     def limits(self, label: Any, at: Any, those: list[int]) -> tuple[int, ...]:
-        """The most tokens of KV of those requests at a time; of others none."""
+        """The most KV of those requests at a time."""
         limits = [0] * len(self.given)
         for i in those:
             done = label.tokens[i]
@@ -80,42 +80,43 @@ class WithPrices(Orders):
             limits[i] = early if at <= label.ready[i] else self.contexts[i][done] - 1
         return tuple(limits)
 
-    def worth(self, label: Any, k: int, at: int, those: list[int] | None = None) -> Any:
-        """Lemma 2: the least a potential is worth from a time on, of all requests or of those."""
+    def worth(self, label: Any, k: int, at: int) -> Any:
+        """Lemma 2."""
         _, g, w, _, _ = self.prices[k]
-        those = self.left(label) if those is None else those
-        if w is not None and w not in those:
+        left = self.left(label)
+        if w is not None and w not in left:
             return -inf
-        limits = self.limits(label, at, those)
+        limits = self.limits(label, at, left)
         return (self.U - g) * at + (g * label.ready[w] if g else 0) - self.most(k, 0, limits, self.given_room)
 
     def least(self, label: Any) -> int:
-        """What no schedule through a label ends below: next tokens in the best order, what follows alone."""
+        """What is left."""
         left, U = self.left(label), self.U
-        when, cost = [label.time], [0]  # of each set: when all have their next tokens, and the least sum of these times
-        spend((10 + 30 * len(self.prices)) << len(left), "what is left")
+        when, cost = [0] * 2 ** len(left), [0]  # of each set: when all have their next tokens; the smallest sum
+        place = {i: 1 << k for k, i in enumerate(left)}
+        for i in left:
+            when[place[i]] = max(label.time, label.ready[i]) + self.busy + self.one
+        spend(30 * len(self.prices) + (30 << len(left)), "what is left")
+        for (y, _, w, p, q), worth in zip(self.prices, label.worth, strict=True):
+            Z = [i for i in left if p[i] or q[i] or i == w]
+            if worth > -inf:
+                known = worth + y * self.busy + sum(y * self.one + p[i] * (self.context(label, i) - 1) for i in Z)
+                bits = sum(place[i] for i in Z)
+                when[bits] = max(when[bits], -(-known // U))
         for bits in range(1, 2 ** len(left)):
-            Z = [i for k, i in enumerate(left) if bits >> k & 1]
-            end = max(when[bits & ~(1 << k)] for k in range(len(left)) if bits >> k & 1)
-            start = max(label.time, min(label.ready[i] for i in Z))
-            for k, (y, g, w, p, _) in enumerate(self.prices):
-                if w is None or w in Z:
-                    known = max(label.worth[k], self.worth(label, k, start, Z)) + g * (self.busy + self.one)
-                    known += y * self.busy + sum(y * self.one + p[i] * (self.context(label, i) - 1) for i in Z)
-                    end = max(end, -(-known // U))
-            when.append(end)
-            last = (cost[bits & ~(1 << k)] + self.rates[i] * end for k, i in enumerate(left) if bits >> k & 1)
-            cost.append(min(last))
+            without = [(bits & ~place[i], i) for i in left if bits & place[i]]
+            when[bits] = max(when[bits], *(when[less] for less, _ in without))
+            cost.append(min(cost[less] + self.rates[i] * when[bits] for less, i in without))
         return label.ends + cost[-1] + sum(self.rates[i] * self.rest[i][label.tokens[i]] for i in left)
 
     def followers(self, label: Any) -> Iterator[Any]:
-        """The labels after all batches that may follow; None for one without room."""
+        """All labels that may follow."""
         left = self.left(label)
         for bits in range(1, 2 ** len(left)):
             yield self.following(label, left, [i for k, i in enumerate(left) if bits >> k & 1])
 
     def following(self, label: Any, left: list[int], F: list[int]) -> Any:
-        """Lemma 3: the label after a batch that generates tokens of F."""
+        """Lemma 3."""
         block, K = self.machine.block, {i: self.context(label, i) for i in F}
         room = (self.room - sum(blocks(each, block) for each in K.values())) * block
         if room < 0:
@@ -123,7 +124,7 @@ class WithPrices(Orders):
         S = max(label.time, *(label.ready[i] for i in F))
         moments = {S, *(label.ready[i] for i in left if label.time < label.ready[i] < S)}
         time, groups = S, dict[Any, list[tuple[int, int]]]()  # for time alone, and for a request and its weight
-        spend(50 * len(self.prices) ** 2, "its potentials")
+        spend(200 * len(self.prices), "its potentials")
         for k, (y, g, w, p, _) in enumerate(self.prices):
             known = max(label.worth[k], *(self.worth(label, k, at) for at in moments))
             if known == -inf:
@@ -138,17 +139,23 @@ class WithPrices(Orders):
         over = {i for i in F if tokens[i] == len(self.fresh[i])}
         after = Known(label.ends + time * sum(self.rates[i] for i in over), time, tokens, ready, ())
         others = tuple(self.context(label, i) - 1 if i in left and i not in K else 0 for i in range(len(tokens)))
+        for some in groups.values():
+            some.sort(key=lambda each: each[1], reverse=True)
         worth = []
         for c, (_, g, w, p, _) in enumerate(self.prices):
-            known = groups.get(None if w is None or w in K else (w, g), ()) if w not in over else ()
-            call = g * self.wait[w][label.tokens[w]] if w in K else 0
-            held = sum(p[i] * K[i] for i in F if i not in over)
-            by_others = (worth + call - held - self.most(c, k, others, room) for k, worth in known)
-            worth.append(max(self.worth(after, c, time), *by_others, -inf))
+            best = self.worth(after, c, time)
+            more = (g * self.wait[w][label.tokens[w]] if w in K else 0) - sum(p[i] * K[i] for i in F if i not in over)
+            some = groups.get(None if w is None or w in K else (w, g), []) if w not in over else []
+            best = max(best, *(known + more for k, known in some if k == c), -inf)
+            for k, known in some:
+                if known + more <= best:
+                    break
+                best = max(best, known + more - self.most(c, k, others, room))
+            worth.append(best)
         return after._replace(worth=tuple(worth))
 
     def covers(self, one: Any, other: Any) -> bool:
-        """Whether one label says no more than another with the same tokens."""
+        """Whether one label says no more than another."""
         if one.ends > other.ends or one.time > other.time or not all(map(le, one.worth, other.worth)):
             return False
         ready = [(one.ready[i], other.ready[i], i) for i in self.left(one)]
@@ -156,7 +163,7 @@ class WithPrices(Orders):
 
 
 def greedy(rows: list[tuple[int, int]], room: Any) -> int:
-    """The most that tokens in a room gain, of (gain, tokens)."""
+    """The most that (gain, tokens) give in a room."""
     total = 0
     for gain, tokens in sorted(rows, reverse=True):
         taken = min(tokens, room)

@@ -64,7 +64,7 @@ MOST = 300
 """States of an enumeration."""
 STEPS = 3 * 10**6
 """Those of `library/check.py`."""
-SEARCHES = (Enumeration, Events, Fresh, LateTail, Slots)
+SEARCHES = (Enumeration, Events, Fresh, LateTail, Potentials, Slots)
 """Kinds of which one checker may look further than the other."""
 EVERY = {Enumeration: 4, Events: 9, Fresh: 2}
 """Of how many proofs `library/check.py` looks at one, as it would look at the others in the same way."""

@@ -77,19 +77,19 @@ def follow(tiny, trace, schedule, proof):
 def test_every_schedule_is_covered_by_labels():
     """The lemmas of potentials.py on random schedules."""
     exact = 0
-    for seed in few(range(6000), 12):
+    for seed in few(range(3000), 12):
         tiny, draw = drawn(seed), Random(seed)
         schedule = random_schedule(draw, tiny)
         exact += follow(tiny, verify_schedule(tiny, schedule), schedule, random_potentials(draw, tiny))
-    assert exact >= (3000 if ALL else 250)
+    assert exact >= (1500 if ALL else 125)
 
 
 def test_no_bound_is_above_an_optimum():
     count = reached = 0
-    for seed in few(range(2000), 10):
+    for seed in few(range(600), 10):
         tiny, objective, draw = drawn(seed), SUMS[seed // 4 % len(SUMS)], Random(seed)
         try:
-            optimum = exhaustive_optimum(tiny, objective, max_states=1500 if ALL else 400)[0]
+            optimum = exhaustive_optimum(tiny, objective, max_states=800 if ALL else 300)[0]
         except TooManyStates:
             continue
         bounds = [random_potentials(draw, tiny).replace(labels=5000).value(tiny, objective) for _ in range(4)]
@@ -102,7 +102,7 @@ def test_no_bound_is_above_an_optimum():
 def test_the_other_checker_agrees():
     """It takes what is proved; it may prove more, as it orders what is left otherwise, but no more than an optimum."""
     count = more = known = 0
-    for seed in few(range(900), 36):
+    for seed in few(range(450), 30):
         tiny, objective, draw = drawn(seed), SUMS[seed // 4 % len(SUMS)], Random(seed)
         proof = random_potentials(draw, tiny).replace(labels=5000, target=None)
         bound = proof.value(tiny, objective)
@@ -117,7 +117,7 @@ def test_the_other_checker_agrees():
                 check.verify_certificate(box, json.loads(made.replace(bound=str(above)).to_json()))
             known += 1
         count += 1
-    assert known >= 5
+    assert known >= 3
     assert 4 * more <= count
 
 
@@ -158,8 +158,8 @@ def test_prices_beyond_what_work_and_swaps_take_are_refused(wrong):
 
 
 MUTANTS = {
-    "gain": lambda m: m._replace(fixed=m.fixed + 1), "token": lambda m: m._replace(token=m.token + 1),
-    "room": lambda m: m._replace(blocks=m.blocks - 1), "host": lambda m: m._replace(host=0),
+    "gain": lambda m: m._replace(busy=m.busy + 1), "token": lambda m: m._replace(token=m.token + 1),
+    "room": lambda m: m._replace(blocks=m.blocks - 1),
     "call": lambda m: m._replace(call=2 * m.call + 1), "wait": lambda m: m._replace(wait=2 * m.wait),
     "prices": lambda m: m._replace(prices=2 * m.prices), "work": lambda m: m._replace(each=2 * m.each),
 }  # fmt: skip

@@ -84,9 +84,10 @@ def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
 
 LATE = builtin_instance("hindsight:n=3,M=12,seed=0")
 LATE = LATE.replace(requests=tuple(one.replace(slo=kvcore.Slo(latency=7)) for one in LATE.requests))
+LONG = LATE.replace(cost=kvcore.Cost((kvcore.CostFunction(busy=1, tokens=1),)))
 QUESTIONS = (
     (MARS, "total-flow-time", 29), (MARS, "p99-flow-time", 14), (LATE, "total-flow-time", 23),
-    (LATE, "late-requests", 1), (IDLE, "total-flow-time", 11),
+    (LATE, "late-requests", 1), (IDLE, "total-flow-time", 11), (LONG, "total-flow-time", 77),
 )  # fmt: skip
 """Instances and objectives of which each way takes some, with their optima."""
 FEW_ROWS = (builtin_instance("hindsight:n=1,M=9,P=9,seed=0"), "total-flow-time", 4)

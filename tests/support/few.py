@@ -14,7 +14,7 @@ ALL = os.environ.get("KVBOUND_TESTS") == "all"
 """Whether `make test-all` runs."""
 TURNS = bool(os.environ.get("KVBOUND_TURNS"))
 """Whether only those tests run whose turn it is."""
-PARTS = 6
+PARTS = 8
 
 
 def few(seeds: Seeds, part: int = 9) -> Seeds:
@@ -30,7 +30,7 @@ def turn() -> int:
 
 
 def has_its_turn(name: str) -> bool:
-    """Whether a test runs where `KVBOUND_TURNS` is set: one of `PARTS` each half day, so all do in three days."""
+    """Whether a test runs where `KVBOUND_TURNS` is set: one of `PARTS` each half day, so all do in four days."""
     return (crc32(name.encode()) + TURN) % PARTS == 0
 
 

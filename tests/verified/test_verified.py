@@ -25,7 +25,7 @@ from tests.support.contents import IDLE
 from tests.support.drawer import tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL
-from tests.support.random_proofs import random_slots
+from tests.support.random_proofs import random_slots, random_speed
 from tests.support.random_schedules import mutate, random_schedule
 
 ROOT = Path(__file__).parents[2]
@@ -228,6 +228,41 @@ def test_shares_prove_what_they_did_and_the_optimum_at_most():
             met["proved"] += 1
         met[objective] += 1
     assert len(met) == 5 if ALL else met["proved"]
+
+
+def test_prices_of_work_prove_the_optimum_at_most():
+    met = Counter()
+    for seed in range(700 if ALL else 120):
+        draw, instance = random.Random(seed), tiny_instance(seed, requests=2, cost=("unit", "fresh", "fresh, moved"))
+        objective = draw.choice(("total-flow-time", "weighted-flow-time"))
+        whole = [0] * (len(instance.cost.functions) + 1)
+        whole[draw.randrange(len(whole) - 1)] = 1024
+        proof = random_speed(draw, instance).replace(functions=tuple(whole), lines=(), within=0)
+        try:
+            optimum, _ = exhaustive_optimum(instance, objective, max_states=300)
+            made = certify(instance, objective, proof)
+            kv.verify_certificate(instance, made, proved=True)
+        except (TooManyStates, kv.BadInput):
+            continue
+        except kv.InvalidCertificate:
+            met["not proved"] += 1
+        else:
+            met["proved"] += 1
+        with pytest.raises(kv.InvalidCertificate, match="not proved by these prices of work"):
+            kv.verify_certificate(instance, certify(instance, objective, proof, optimum + 1), proved=True)
+        met[objective] += 1
+    assert met["proved"] >= 5
+    assert met["total-flow-time"] * met["weighted-flow-time"] > 0
+
+
+def test_prices_of_work_of_the_library_are_proved():
+    library = Library()
+    record = library.record("equal-I16-O16")
+    instance, made = library.instance(record), library.certificate(record, "total-flow-time")
+    assert kv.verify_certificate(instance, made, proved=True) == made.value
+    for wrong in (made.value * 11 // 10, made.value * 2):
+        with pytest.raises(kv.InvalidCertificate, match="not proved by these prices of work"):
+            kv.verify_certificate(instance, certify(instance, "total-flow-time", made.proof, wrong), proved=True)
 
 
 @pytest.mark.parametrize("objective", ["busy-time", "total-flow-time"])
