@@ -258,7 +258,7 @@ class EnumerationSearch:
     def _choices(self, group: int, local: LocalState) -> list[Choice]:
         i, found = self.group.index(group), []
         rules, block, blocks = self.rules[i], self.instance.machine.block, len(self.paths[i])
-        self.budget.spend("the options of requests", Work.look * rules.tries(local))
+        self.budget.spend("the options of requests", Work.look * rules.tries(local, 1 + blocks))
         for option in rules.options(local, blocks * block):
             self.budget.spend("the options of requests", Work.look)
             kept = local.device - (option.drop - min(local.host, option.drop)) - option.swap_out

@@ -129,11 +129,11 @@ class RequestOptions:
                     if self.fits(option.load):
                         yield option
 
-    def tries(self, state: LocalState) -> int:
-        """Return about how many moves and sizes of work are tried."""
+    def tries(self, state: LocalState, ways: int = 1) -> int:
+        """Return about how many moves and sizes of work are tried, with so many `ways` to reuse KV of others."""
         amounts = state.device + state.host + 1
         missing = 0 if self.is_done(state) or state.wait else self.known(state)
-        return (amounts**3 if self.machine.partial else 8) + (missing if self.machine.chunked else 1)
+        return (amounts**3 if self.machine.partial else 8) + ways * (missing if self.machine.chunked else 1)
 
     def moves(self, state: LocalState) -> Iterator[tuple[int, int, int]]:
         """Yield every (drop, swap-out, swap-in) that R8, R9 and R10 allow."""
