@@ -130,7 +130,7 @@ class RequestOptions:
                         yield option
 
     def tries(self, state: LocalState, ways: int = 1) -> int:
-        """Return about how many moves and sizes of work are tried, with so many `ways` to reuse KV of others."""
+        """Return about how many moves and sizes of work are tried, with `ways` to reuse KV of others."""
         amounts = state.device + state.host + 1
         missing = 0 if self.is_done(state) or state.wait else self.known(state)
         return (amounts**3 if self.machine.partial else 8) + ways * (missing if self.machine.chunked else 1)

@@ -192,7 +192,7 @@ class LocalGraphs(RequestGraph):
         return self._sum(self.arrivals)
 
     def _sum(self, ticks: Sequence[int]) -> int:
-        """The cost of so many ticks of each kind."""
+        """The cost of these ticks, for each kind."""
         return sum(c * rate * t for c, rate, t in zip(self.counts.tolist(), self.rates, ticks, strict=True))
 
     @cached_property
