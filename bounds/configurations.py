@@ -279,7 +279,8 @@ class StartSolver:
 
     def lowest(self, upper: int | None = None) -> int:
         """Return what the prices prove alone."""
-        return self.made.least if upper is None else min(self.made.least, upper)
+        least = -(-int(self.made.bounds(0, self.made.start, 0)[0]) // self.made.scale)
+        return least if upper is None else min(least, upper)
 
     def search(self, target: int, most_tries: int, *, beam: bool = False) -> Attempt:
         """Look for a schedule below a target; with `beam`, where most may be left, and prove nothing."""

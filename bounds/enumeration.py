@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from bounds.task import Proposal, Task
-from kvcore.certificates.budget import Budget, Most
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most
 from kvcore.certificates.enumeration import Enumeration, EnumerationSearch, State
-from kvcore.certificates.proof import InvalidCertificate
 from kvcore.errors import BadInput
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Batch, Schedule
@@ -65,7 +64,9 @@ def schedule_of(search: EnumerationSearch, state: State) -> Schedule:
                 kind: {id: k for id, pick in zip(ids, step.picks, strict=True) if (k := getattr(pick.option, kind))}
                 for kind in ("work", "drop", "swap_out", "swap_in")
             }
-            made["reuse"] = {id: pick.reuse for id, pick in zip(ids, step.picks, strict=True) if pick.reuse}
+            made["reuse"] = {
+                id: pick.option.reuse for id, pick in zip(ids, step.picks, strict=True) if pick.option.reuse
+            }
             gone = zip(search.nodes, step.resident, step.kept, strict=True)
             made["forget"] = {node: there - kept for node, there, kept in gone if there > kept}
             batches.append(Batch.model_validate({"start": step.start, **made}))

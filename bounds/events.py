@@ -15,9 +15,8 @@ from bounds import just_in_time, traced
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from kvcore.certificates import frontier, labels
-from kvcore.certificates.budget import Most
+from kvcore.certificates.budget import InvalidCertificate, Most
 from kvcore.certificates.events import Events, EventSearch, check_size
-from kvcore.certificates.proof import InvalidCertificate
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
 from kvcore.metrics import SUMS, Value, objective_value

@@ -16,9 +16,9 @@ from bounds.clock import spend
 from bounds.shares import most_packs
 from bounds.slot_dual import machine_prices
 from bounds.task import Proposal, Task
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, InvalidCertificate
 from kvcore.certificates.in_order import FINE, Chain, InOrder, Integers, Limited, Split, Units, after, limited
-from kvcore.certificates.proof import InvalidCertificate, Known
+from kvcore.certificates.proof import Known
 from kvcore.certificates.steps import lines
 from kvcore.compiled import compiled
 
@@ -114,13 +114,16 @@ class Ascent:
         task, self.units = self.task, Units(self.task.instance, self.task.objective, proof.replace(scale=1))
         chains = [self.units.chain(request) for request in task.instance.requests]
         spend(Work.token * 2 * sum(request.output for request in task.instance.requests))
-        rates, ends = sum(chain.rate for chain in chains) // FINE, [self.units.alone(chain) for chain in chains]
+        rates, ends = sum(chain.rate for chain in chains) // FINE, [self._alone(chain) for chain in chains]
         self.most = 4.0 * rates  # for a price
         paid = max(float(chain.paid[-1]) for chain in chains)
         whole = self.most * paid + FINE * rates * float(len(self.worst.price) * self.units.slot + 2 * max(ends))
         self.proof = proof.replace(scale=2 ** int(np.clip(log2(2**61 / whole), 0, 20)))
         self.units = Units(task.instance, task.objective, self.proof)
         self.chains = [self.units.chain(request) for request in task.instance.requests]
+
+    def _alone(self, chain: Chain) -> int:
+        return chain.arrival + self.units.each * (len(chain.paid) - 1) + int(chain.wait.sum())
 
     def _begin(self) -> None:
         units, jobs = self.units, list[tuple[float, float, float]]()
@@ -130,7 +133,7 @@ class Ascent:
                 begin, end = chain.begin[j : j + 2].tolist()
                 jobs.append((start, ratio, float(chain.paid[end] - chain.paid[begin]) / FINE))
                 start += units.each * (end - begin) + wait
-        whole = max(self.units.alone(chain) for chain in self.chains) + sum(volume for *_, volume in jobs)
+        whole = max(map(self._alone, self.chains)) + sum(volume for *_, volume in jobs)
         most = 2 ** max(0, ceil(log2(whole / (Most.slots * units.each))))
         if most > Most.units:
             raise InvalidCertificate(f"a slot would have room for {most} units, more than {Most.units}")
@@ -138,7 +141,7 @@ class Ascent:
         first = machine_prices(
             [(int(start // slot), ratio, volume) for start, ratio, volume in jobs], slot, 2 * Most.slots
         )
-        longest = max(self.units.alone(chain) for chain in self.chains)  # beyond it few prices matter
+        longest = max(map(self._alone, self.chains))  # beyond it few prices matter
         zeros = 0, max(len(first) // 2, int(1.3 * longest / slot) - len(first)) + 1
         self._take(np.pad(slot * first, zeros), most)
 

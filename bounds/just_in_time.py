@@ -21,11 +21,11 @@ from bounds.fresh import order_of
 from bounds.traced import path
 from bounds.tuning import Options, option
 from kvcore.certificates import labels
+from kvcore.certificates.budget import InvalidCertificate
 from kvcore.certificates.events import line_of
 from kvcore.certificates.fresh import FreshSearch
 from kvcore.certificates.frontier import VALUES
 from kvcore.certificates.labels import TOP
-from kvcore.certificates.proof import InvalidCertificate
 from kvcore.features import FLOWS, RULES, Feature, Takes, features
 from kvcore.instance import Instance
 from kvcore.limits import limits_of

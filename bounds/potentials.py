@@ -12,11 +12,10 @@ import numpy as np
 from bounds.fresh import can_bind
 from bounds.task import Proposal, Task
 from bounds.traced import path
-from kvcore.certificates.budget import Most
+from kvcore.certificates.budget import InvalidCertificate, Most
 from kvcore.certificates.fresh import check_size
 from kvcore.certificates.potential_kernels import Priced
 from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work, swaps_of
-from kvcore.certificates.proof import InvalidCertificate
 from kvcore.instance import Instance
 from kvcore.metrics import scale_of
 

@@ -13,8 +13,7 @@ from bounds.slot_kernels import follow
 from bounds.subgradient import Floats, ascend
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
-from kvcore.certificates.budget import Budget, Most, Work
-from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
 from kvcore.certificates.slot_dual import PricedRequests, SlotDual, after
 from kvcore.certificates.slot_kernels import values
 from kvcore.certificates.slots import SlotPrices

@@ -19,12 +19,12 @@ from bounds.subgradient import Floats, ascend
 from bounds.task import Proposal, Task, most_options
 from bounds.tuning import Options, option
 from formulations.timing import MOVES, Event, batches_of, start_early
-from kvcore.certificates.budget import Most
+from kvcore.certificates.budget import InvalidCertificate, Most
 from kvcore.certificates.options import DUE, WINDOW
-from kvcore.certificates.proof import InvalidCertificate
-from kvcore.certificates.slot_graph import LocalGraphs, local_graphs
+from kvcore.certificates.proof import Outcome
+from kvcore.certificates.slot_graph import Graphs, LocalGraphs, local_graphs
 from kvcore.certificates.slot_kernels import NEVER, Layer, Slot, empty_layer, expand, no_more, values
-from kvcore.certificates.slot_search import Outcome, SlotSearch, Vector
+from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.certificates.slots import SlotPrices, Slots
 from kvcore.errors import BadInput
 from kvcore.instance import Instance
@@ -106,6 +106,8 @@ class SlotSolver:
         self.unit = scale_of(self.instance.requests, self.objective)
         self.root: Floats | None = None
         """First prices, improved later in fewer rounds."""
+        self.tight: Graphs | None = None
+        """With deadlines for ascents alone, in fewer slots."""
 
     def lowest(self, upper: int | None = None) -> int:
         """Return what the first prices prove alone; above `upper` nothing need be proved."""
@@ -140,8 +142,7 @@ class SlotSolver:
     def _alone(self) -> int:
         ticks = [alone - request.arrival for alone, request in zip(self.local.alone, self.local.groups, strict=True)]
         if self.objective in SUMS:
-            rates = [int(self.local.graphs.rate[start]) for start in self.local.start]
-            return int(sum(c * r * t for c, r, t in zip(self.local.counts, rates, ticks, strict=True)))
+            return sum(c * r * t for c, r, t in zip(self.local.counts.tolist(), self.local.rates, ticks, strict=True))
         return int(
             max(ticks if self.objective == "max-flow-time" else [a + self.local.origin for a in self.local.alone])
         )
@@ -154,7 +155,7 @@ class SlotSolver:
             start[:, :width] = self.root[:, :width]
         search.add(Vector(0, self._whole(search, start, 0)))
         if self.objective in SUMS:
-            start = start[:, : search.slots]
+            self.tight = _tightened(search)
             vector = self._ascend(search, 0, search.start[None, :], np.zeros(1), start, rounds, 20, 0.7)
             self.root = vector.prices / self.options.scale
             _restart(search, vector)
@@ -164,20 +165,22 @@ class SlotSolver:
         least: int = sum(rows[0, search.start].tolist()) - int(later[0])
         return -(-least // self.options.scale) - self.local.base()
 
-    def _open(self, search: SlotSearch, since: int) -> Any:
-        return (search.graphs.limits > 0)[:, None] & (np.arange(search.slots) >= since)[None, :]
+    def _open(self, search: SlotSearch, since: int, slots: int) -> Any:
+        return (search.graphs.limits > 0)[:, None] & (np.arange(slots) >= since)[None, :]
 
     def _whole(self, search: SlotSearch, prices: Floats, since: int) -> Any:
-        return np.where(self._open(search, since), np.rint(prices * self.options.scale), 0).astype(np.int64)
+        open_ = self._open(search, since, prices.shape[1])
+        return np.where(open_, np.rint(prices * self.options.scale), 0).astype(np.int64)
 
     def _ascend(
         self, search: SlotSearch, since: int, keys: Any, costs: Floats, start: Floats, rounds: int, stalled: int,
         shrink: float,
     ) -> Vector:  # fmt: skip
         """Raise the least cost of the joint states `keys` [points, requests]."""
-        scale, goal, graphs = self.options.scale, search.goal, search.graphs
+        scale, goal, graphs = self.options.scale, search.goal, self.tight or search.graphs
+        start = start[:, : max(since + 1, int(graphs.deadline.max()))]
         limits = np.where(graphs.limits > 0, graphs.limits, 0).astype(float)[:, None]
-        open_, last = self._open(search, since), np.where(graphs.over, 0, NEVER)
+        open_, last = self._open(search, since, start.shape[1]), np.where(graphs.over, 0, NEVER)
 
         def evaluate(prices: Floats) -> tuple[float, Floats]:
             if self.task.is_over():
@@ -240,7 +243,8 @@ class SlotSolver:
         options, search, requests = self.options, layers.search, len(layers.search.kind)
         per_state = len(search.graphs.next) / len(search.graphs.idle)
         evaluated = per_state * (len(search.graphs.idle) + options.sample * requests)
-        worth = options.rounds * (search.slots - search.tick) * evaluated
+        slots = int((self.tight or search.graphs).deadline.max())
+        worth = options.rounds * max(1, slots - search.tick) * evaluated
         # what following a state takes: options for each request, and its tries; a vector pays if it cuts more
         following = 50.0 * requests + 10.0 * layers.tries_per_state
         failed = 0
@@ -271,11 +275,29 @@ class SlotSolver:
         return search.vectors[chosen[best]].prices / self.options.scale
 
 
+def _tightened(search: SlotSearch) -> Graphs:
+    """Return the graphs with deadlines lowered by the first vector until there are no fewer slots.
+
+    The ticks up to its end are part of the start's worth of a request. So with f the worth of the start of all, and v
+    that of one, the others cost f - v or more, and what is left of the target bounds these ticks.
+    """
+    graphs, before, scale = search.graphs, search.slots + 1, search.scale
+    while (slots := max(1, int(graphs.deadline.max()))) < before:
+        before, prices = slots, search.vectors[0].prices[:, :slots]
+        start = values(graphs, prices, 0, scale, np.where(graphs.over, 0, NEVER))[0, search.start]
+        if int(start.max()) >= NEVER:
+            break
+        supply = int((np.maximum(graphs.limits, 0) @ prices).sum())
+        spare, last = search.goal * scale - (sum(start.tolist()) - supply), np.empty(len(search.local.counts), np.int64)
+        last[search.kind] = (spare + start) // (graphs.rate[search.start] * scale)
+        graphs = graphs._replace(deadline=np.minimum(graphs.deadline, np.maximum(last, 0)[search.reduced.kind]))
+    return graphs
+
+
 def _restart(search: SlotSearch, vector: Vector) -> None:
     search.vectors.clear()
     search.later.clear()
     search.values.clear()
-    search.graphs, search.slots = search.reduced.graphs._replace(deadline=search.deadline), int(search.deadline.max())
     search.add(vector)
 
 
@@ -384,7 +406,6 @@ def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]
     free = Slot(
         nothing, nothing, np.zeros((1, SHARED), np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), 0, 1, 0
     )
-    lists = tuple(np.empty((1, len(search.graphs.next)), np.int64) for _ in range(3))
     for _ in range(sum(local.alone)):
         size = layers[-1].size
         ahead = np.argsort(-layers[-1].keys[:size].sum(axis=1), kind="stable")
@@ -393,9 +414,7 @@ def _completed(instance: Instance, real: dict[int, int]) -> list[dict[int, int]]
             return _follow(search, path_to(layers, done[0]), real)
         cut = np.ones(size, bool)
         cut[ahead[:200]] = False  # of requests with no first token to come
-        layers.append(
-            expand(layers[-1], cut, search.kind, search.graphs, free, lists, np.empty_like(nothing), 10**9)[0]
-        )
+        layers.append(expand(layers[-1], cut, search.kind, search.graphs, free, 10**9)[0])
     return []
 
 

@@ -14,9 +14,8 @@ from bounds.shares import corners
 from bounds.speed_kernels import Fees, RequestWork, Shape, pay
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
-from kvcore.certificates.budget import Budget
+from kvcore.certificates.budget import Budget, InvalidCertificate
 from kvcore.certificates.one_machine import WorkPiece, run
-from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.shares import UNIT, PricedSteps
 from kvcore.certificates.speed import ONE, PricedLine, Speed, groups_of
 from kvcore.certificates.steps import Integers, lines

@@ -13,7 +13,7 @@ from bounds.late_windows import WindowSearch
 from bounds.task import Proposal, Task
 from bounds.tuning import Options, option
 from kvcore.certificates.alone import Alone
-from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.budget import InvalidCertificate
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.tail import LateTail
 from kvcore.errors import BadInput

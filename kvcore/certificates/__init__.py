@@ -56,6 +56,7 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
 """
 
 from kvcore.certificates.alone import Alone
+from kvcore.certificates.budget import InvalidCertificate
 from kvcore.certificates.certificate import (
     AnyProof,
     Certificate,
@@ -73,7 +74,7 @@ from kvcore.certificates.in_order import InOrder
 from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.pairs import Pairs
 from kvcore.certificates.potentials import Potential, Potentials
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.proof import Proof
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.slot_dual import Branch, SlotDual
 from kvcore.certificates.slots import SlotPrices, Slots

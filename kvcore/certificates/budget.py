@@ -74,8 +74,7 @@ class Budget:
     """What is left for one certificate, shared by the proofs inside it."""
 
     def __init__(self, work: int = Most.work, memory: int = Most.memory) -> None:
-        self.work = work
-        self.memory = memory
+        self.work, self.memory, self.moves = work, memory, Most.moves
 
     def spend(self, what: str, work: int, memory: int = 0) -> None:
         """Take steps and bytes, or raise InvalidCertificate that blames `what`."""
@@ -91,16 +90,9 @@ class Budget:
             )
         self.work -= work
 
-
-class Looked:
-    """Moves and options still to look at, paid for before."""
-
-    def __init__(self, budget: Budget) -> None:
-        self.budget, self.left = budget, Most.moves
-
-    def take(self, amount: int) -> None:
-        """Take moves and options, or raise InvalidCertificate."""
-        if amount > self.left:
+    def look(self, amount: int) -> None:
+        """Take moves and options of requests, paid for before they are looked at; or raise InvalidCertificate."""
+        self.moves -= amount
+        if self.moves < 0:
             raise InvalidCertificate(f"requests have too many options: there are more than {Most.moves} moves to try")
-        self.left -= amount
-        self.budget.spend("the options of requests", Work.look * amount)
+        self.spend("the options of requests", Work.look * amount)

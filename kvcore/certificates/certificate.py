@@ -12,6 +12,7 @@ from pydantic import Field
 
 import kvcore
 from kvcore.certificates.alone import Alone
+from kvcore.certificates.budget import InvalidCertificate
 from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
@@ -20,7 +21,7 @@ from kvcore.certificates.in_order import InOrder
 from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.pairs import Pairs
 from kvcore.certificates.potentials import Potentials
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.proof import Proof
 from kvcore.certificates.shares import Shares
 from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import Slots
@@ -93,19 +94,18 @@ def certify(instance: Instance, objective: str, proof: Proof, value: Value | Non
 
     Raises InvalidCertificate.
     """
-    known = value
-    value = proof.value(instance, objective) if known is None else known
+    proved = proof.value(instance, objective) if value is None else value
     made = Certificate.model_validate(
         {
             "instance_sha256": instance.sha256,
             "objective": objective,
-            "bound": str(rounded(value, objective)),
+            "bound": str(rounded(proved, objective)),
             "why": proof.why,
             "made_by": f"kvbound {kvcore.__version__}",
             "proof": proof,
         }
     )
-    if known is None:
+    if value is None:
         _RECOMPUTED[id(made)] = made
     return made
 

@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates.budget import Budget, Most, Work
-from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.budget import InvalidCertificate, Most
+from kvcore.certificates.proof import Outcome
 from kvcore.certificates.running import Running
 from kvcore.rigid import MAX_TICKS, Kind
 
@@ -48,17 +47,6 @@ class States(NamedTuple):
     def take(self, rows: Any) -> States:
         """Return these rows."""
         return States(*(column[rows] for column in self))
-
-
-@dataclass
-class Outcome:
-    """How a search ended: nothing below the target (`proved`), a schedule below it, or a limit."""
-
-    proved: bool
-    tries: int
-    cost: int | None = None
-    end: int = 0
-    """Its row in the last tick."""
 
 
 class ConfigurationSearch:
@@ -143,11 +131,6 @@ class ConfigurationSearch:
         held = np.zeros((1, self.longest), np.int32)
         return States(one + self.running.empty, one, one + base, held, one, one - 1)
 
-    @property
-    def least(self) -> int:
-        """The bound of the prices alone."""
-        return -(-int(self.bounds(0, self.start, 0)[0]) // self.scale)
-
     def run(self, target: int, most_tries: int, look: Callable[[int, States], States] | None = None) -> Outcome:
         """Search until no state below `target` is left, one has started all requests, or a limit is reached.
 
@@ -164,7 +147,7 @@ class ConfigurationSearch:
             done = np.flatnonzero(states.code == whole)
             if len(done):
                 end = int(done[states.g[done].argmin()])
-                return Outcome(False, tries, int(states.g[end]) // self.scale, end)
+                return Outcome(False, tries, cost=int(states.g[end]) // self.scale, end=end)
             step = self._step(tick, states, goal, most_tries - tries)
             tries += step[1]
             if step[0] is None:
@@ -232,15 +215,3 @@ class ConfigurationSearch:
 
 def _joined(states: Sequence[States]) -> States:
     return States(*(np.concatenate(column) for column in zip(*states, strict=True)))
-
-
-def searched(target: int, tries: int, search: ConfigurationSearch, budget: Budget) -> int:
-    """Return the target if nothing is below it, else raise InvalidCertificate."""
-    ticks, each = min(tries, search.last_start(target) + 2), Work.try_start + Work.held * search.longest
-    budget.spend(f"a search of {tries} tries", ticks * Work.tick + tries * each, 3 * Most.held)
-    outcome = search.run(target, tries)
-    if outcome.cost is not None:
-        raise InvalidCertificate(f"its search finds starts at {outcome.cost}, below {target}")
-    if not outcome.proved:
-        raise InvalidCertificate(f"its search does not end within {tries} tries")
-    return target

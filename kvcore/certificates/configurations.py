@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget, Most, Work
-from kvcore.certificates.configuration_search import ConfigurationSearch, searched
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
+from kvcore.certificates.configuration_search import ConfigurationSearch
+from kvcore.certificates.proof import Proof
 from kvcore.certificates.running import Running
 from kvcore.instance import LIMIT, Instance
 from kvcore.rigid import MAX_TICKS, RIGID, Kind, kinds_of, memory_of, too_large
@@ -39,26 +39,30 @@ class Configurations(Proof):
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> int:
         """Return the target, or the least cost under the prices less that of all memory, rounded up."""
-        kinds, prices, memory = self._read(instance, objective)
         if self.target is not None:
-            return searched(self.target, self.tries, self.search(instance, objective, budget), budget)
-        inside = [(kind, price) for kind, price in zip(kinds, prices, strict=True) if price is not None]
+            search = self.search(instance, objective, budget)
+            ticks = min(self.tries, search.last_start(self.target) + 2)
+            work = ticks * Work.tick + self.tries * (Work.try_start + Work.held * search.longest)
+            budget.spend(f"a search of {self.tries} tries", work, 3 * Most.held)
+            search.run(self.target, self.tries).check(self.target, "starts", f"{self.tries} tries")
+            return self.target
+        kinds, prices, memory = self._read(instance, objective)
         outside = [kind for kind, price in zip(kinds, prices, strict=True) if price is None]
-        bound = sum(kind.count * price for kind, price in inside) - memory * sum(self.memory)
+        bound = sum(kind.count * (price or 0) for kind, price in zip(kinds, prices, strict=True))
+        bound -= memory * sum(self.memory)
         self._spend(outside, len(self.memory) + 1, budget)
         of_memory = np.array(self.memory, np.int64)
         bound += sum(kind.count * self._least(kind, of_memory) for kind in outside)
-        if inside:
-            running, costs = self._network(inside, of_memory, memory, budget)
+        if len(outside) < len(kinds):
+            running, costs = self._network(kinds, prices, of_memory, memory, budget)
             bound += running.cheapest(costs)
         return -(-bound // self.scale)
 
     def search(self, instance: Instance, objective: str, budget: Budget) -> ConfigurationSearch:
         """Return the search for schedules below a target."""
         kinds, prices, memory = self._read(instance, objective)
-        inside = [(kind, price) for kind, price in zip(kinds, prices, strict=True) if price is not None]
         of_memory = np.array(self.memory, np.int64)
-        running, costs = self._network(inside, of_memory, memory, budget)
+        running, costs = self._network(kinds, prices, of_memory, memory, budget)
         return ConfigurationSearch(kinds, prices, self.scale, memory, of_memory, running, costs)
 
     def _read(self, instance: Instance, objective: str) -> tuple[tuple[Kind, ...], list[int | None], int]:
@@ -109,9 +113,10 @@ class Configurations(Proof):
         budget.spend(f"starts at {ticks} ticks", sum(10 * Work.call + 2 * ticks * (5 + kind.length) for kind in kinds))
 
     def _network(
-        self, inside: Sequence[tuple[Kind, int]], of_memory: Array, memory: int, budget: Budget
+        self, kinds: Sequence[Kind], prices: Sequence[int | None], of_memory: Array, memory: int, budget: Budget
     ) -> tuple[Running, Array]:
         """The network, and costs of starts beyond their prices [ticks, kinds] while one may cost less."""
+        inside = [(kind, price) for kind, price in zip(kinds, prices, strict=True) if price is not None]
         worth = [max(0, -(-price // (self.scale * kind.rate)) - kind.span) for kind, price in inside]
         ticks = max((kind.release + w for (kind, _), w in zip(inside, worth, strict=True)), default=0)
         if ticks > 2 * MAX_TICKS or ticks * len(inside) > Most.configurations:

@@ -33,7 +33,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
-from kvcore.certificates.options import DUE, WINDOW, WORKED, Load, LocalState, Option, RequestOptions
+from kvcore.certificates.options import DUE, Load, LocalState, Option, RequestOptions
 from kvcore.certificates.proof import Proof
 from kvcore.cost import Features
 from kvcore.features import OBJECTIVES, RULES, Feature, Takes
@@ -66,7 +66,6 @@ class Choice(NamedTuple):
     """Of a request in a batch."""
 
     option: Option
-    reuse: int
     held: tuple[int, ...]
     """Blocks of its path after drops and swap_outs, after swap_ins, after the reuse, and at the end."""
     use: tuple[int, ...]
@@ -257,34 +256,18 @@ class EnumerationSearch:
                 yield from self._batches(state, (*picks, choice), use, k if is_alike else 0)
 
     def _choices(self, group: int, local: LocalState) -> list[Choice]:
-        i, rules = self.group.index(group), self.rules[self.group.index(group)]
-        if rules.is_done(local):
-            return [self._choice(i, Option(0, 0, 0, 0, Load(), local), 0, (0, 0, 0, 0), False)]
-        block, found, known = self.instance.machine.block, [], rules.known(local)
-        self.budget.spend("the options of requests", Work.look * rules.tries(local))
-        for drop, out, back in rules.moves(local):
-            from_host = min(local.host, drop)
-            kept, host = local.device - (drop - from_host) - out, local.host - from_host + out - back
-            device, evicted = kept + back, drop or out
-            works = not local.wait and not host and (not evicted or local.mark in (WINDOW, DUE))  # R2, R4
-            most = min(len(self.paths[i]) * block, known - 1)
-            reused = range(device // block * block + block, most + 1, block) if works else ()
-            for there in (device, *reused):
-                rests = there == device and (evicted or local.mark != WORKED)  # R5: without `pause` it goes on
-                missing = known - there
-                sizes = range(1 if rules.machine.chunked else missing, missing + 1) if works else ()  # R3
-                for work in (*((0,) if rests else ()), *sizes):
-                    self.budget.spend("the options of requests", Work.look)
-                    option = rules.option(local, (drop, out, back), there, host, work)
-                    if rules.fits(option.load):
-                        in_vain, tokens = bool(out and back) and local.mark != DUE, (kept, device, there, there + work)
-                        found.append(self._choice(i, option, there - device, tokens, in_vain))
+        i, found = self.group.index(group), []
+        rules, block, blocks = self.rules[i], self.instance.machine.block, len(self.paths[i])
+        self.budget.spend("the options of requests", Work.look * rules.tries(local, 1 + blocks))
+        for option in rules.options(local, blocks * block):
+            self.budget.spend("the options of requests", Work.look)
+            kept = local.device - (option.drop - min(local.host, option.drop)) - option.swap_out
+            device = kept + option.swap_in
+            tokens = kept, device, device + option.reuse, device + option.reuse + option.work
+            held, shared = tuple(min(k // block, blocks) for k in tokens), option.load.shared
+            in_vain = bool(option.swap_out and option.swap_in) and local.mark != DUE
+            found.append(Choice(option, held, (shared[DEVICE] - held[3], *shared[DEVICE + 1 :]), in_vain))
         return found
-
-    def _choice(self, i: int, option: Option, reuse: int, tokens: Sequence[int], in_vain: bool) -> Choice:
-        held = tuple(min(k // self.instance.machine.block, len(self.paths[i])) for k in tokens)
-        shared = option.load.shared
-        return Choice(option, reuse, held, (shared[DEVICE] - held[3], *shared[DEVICE + 1 :]), in_vain)
 
     def _residents(
         self, picks: Sequence[Choice], resident: Sequence[int]
@@ -318,4 +301,6 @@ class EnumerationSearch:
         for path, pick in zip(self.paths, picks, strict=True):
             if self.instance.machine.same_batch and pick.option.work:
                 blocks.update(path[pick.held[2] : pick.held[3]])
-        return all(blocks.issuperset(path[: p.held[2]]) for path, p in zip(self.paths, picks, strict=True) if p.reuse)
+        return all(
+            blocks.issuperset(path[: p.held[2]]) for path, p in zip(self.paths, picks, strict=True) if p.option.reuse
+        )

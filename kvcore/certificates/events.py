@@ -54,12 +54,12 @@ import numpy as np
 from pydantic import Field
 
 from kvcore.certificates import frontier, labels
-from kvcore.certificates.budget import Budget, Most, Work
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
 from kvcore.certificates.frontier import LARGEST, LAST, LATE, SUM, Problem
 from kvcore.certificates.labels import LARGE, NO, TOP, End
 from kvcore.certificates.local_graph import DECODES, PREFILLS, SWAPPED, TOKENS, TOO_LARGE, LocalGraph
 from kvcore.certificates.options import Load
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.proof import Proof
 from kvcore.certificates.splits import whole_prefills
 from kvcore.cost import CostFunction
 from kvcore.features import OBJECTIVES, RULES, Takes
@@ -157,12 +157,7 @@ def _seen(request: Request, objective: str) -> Request:
         request = request.replace(weight=1)
     if objective != "busy-time":
         return request
-    return request.replace(
-        arrival=0,
-        segments=tuple(
-            segment.replace(call=segment.call and segment.call.replace(duration=0)) for segment in request.segments
-        ),
-    )
+    return request.with_calls(lambda call: call.replace(duration=0)).replace(arrival=0)
 
 
 def line_of(function: CostFunction) -> tuple[list[int], list[int]]:

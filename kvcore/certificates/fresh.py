@@ -66,9 +66,9 @@ import numpy as np
 from pydantic import Field
 
 from kvcore.certificates import fresh_kernels as kernels
-from kvcore.certificates.budget import Budget, Most, Work
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
 from kvcore.certificates.labels import LARGE, End, begin, run
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.proof import Proof
 from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, least_value, scale_of, weight
@@ -227,10 +227,10 @@ class Tokens(NamedTuple):
 def tokens_of(instance: Instance, objective: str, function: int) -> Tokens:
     """Return all tokens that count, in unbounded integers."""
     line, machine, busy = instance.cost.functions[function], instance.machine, fixed_of(instance, function)
-    chains = [chain_of(request)[: 1 if objective == "total-ttft" else None] for request in instance.requests]
-    shape, token = (
-        (len(chains), max(map(len, chains))),
+    chains = [chain_of(request, objective) for request in instance.requests]
+    token, shape = (
         line.generated + min(line.decode_requests, line.prefill_requests),
+        (len(chains), max(map(len, chains))),
     )
     fresh, work, call, rest, context = (np.zeros(shape, dtype=object) for _ in range(5))
     budget = machine.batch_tokens if machine.chunked else None
@@ -244,8 +244,10 @@ def tokens_of(instance: Instance, objective: str, function: int) -> Tokens:
     return Tokens([len(chain) for chain in chains], fresh, work, call, rest, context, token)
 
 
-def chain_of(request: Request) -> list[tuple[int, int]]:
-    """Return the fresh tokens of each token, and the ticks of the call after it."""
+def chain_of(request: Request, objective: str = "") -> list[tuple[int, int]]:
+    """Return the fresh tokens of each token that counts, and the ticks of the call after it."""
+    if objective == "total-ttft":
+        return [(request.prompt, 0)]
     chain, fresh = list[tuple[int, int]](), request.prompt
     for segment in request.segments:
         duration, returns = (segment.call.duration, segment.call.returns) if segment.call else (0, 0)

@@ -2,11 +2,9 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kvcore.certificates import labels
 from kvcore.certificates.frontier import ZERO, turns
-from kvcore.certificates.labels import EMPTY, FREE, NO, TIRED, is_tired, mixed
+from kvcore.certificates.labels import EMPTY, FREE, NO, TIRED, is_tired, mixed, numbers
 from kvcore.compiled import compiled, inlined
 
 PART, HERE, AWAY = range(3)
@@ -247,7 +245,10 @@ def step(p, f, at, batch, left):
             f.where[new, i], f.device[new, i] = f.next_where[i], min(p.context[i, k] - 1, f.spare[0])
             f.open[new, i], f.kept[new, i] = min(latest, f.later[i]), f.next_kept[i]
             if p.limited and f.next_where[i] == PART and p.host == 0:
-                limit_to(p, f, new, i, k, latest)
+                most = f.device[new, i]  # all KV that fits, where there was time for more
+                more = (p.each + p.fee) * (most - f.kept[new, i])
+                if most < p.context[i, k] - 1 and latest - f.open[new, i] > more:
+                    f.open[new, i], f.kept[new, i] = latest, most
             if p.room_parts:
                 most = min(p.context[i, k] - 1, f.most[i])
                 f.device[new, i], f.away[new, i] = f.device[at, i], min(time, f.comes[i])
@@ -257,14 +258,6 @@ def step(p, f, at, batch, left):
     f.time[new], f.ends[new], f.batch[new] = time, ends, batch
     f.labels.left[new], f.labels.key[new] = tokens, key
     return add(p, f, at)
-
-
-@inlined
-def limit_to(p, f, new, i, k, latest):
-    """Give a request all KV that fits, where it had time for more."""
-    most = f.device[new, i]
-    if most < p.context[i, k] - 1 and latest - f.open[new, i] > (p.each + p.fee) * (most - f.kept[new, i]):
-        f.open[new, i], f.kept[new, i] = latest, most
 
 
 @inlined
@@ -375,11 +368,7 @@ search = labels.searching(expand)
 
 
 def room(requests: int, most: int) -> Orders:
-    """Return arrays for these labels; only what is written takes memory."""
-
-    def numbers(*shape: int) -> Any:
-        return np.zeros(shape, dtype=np.int64)
-
+    """Return arrays for these labels."""
     return Orders(
         labels=labels.room(most),
         **{name: numbers(most + 1, requests) for name in

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvcore.certificates import labels
-from kvcore.certificates.labels import EMPTY, FREE, INCONSISTENT, NO, TARGET, TIRED, is_tired, mixed
+from kvcore.certificates.labels import EMPTY, FREE, INCONSISTENT, NO, TARGET, TIRED, is_tired, mixed, numbers
 from kvcore.compiled import compiled, inlined
 from kvcore.limits import DEVICE, HOST, SHARED, TOKENS
 
@@ -475,11 +475,7 @@ search = labels.searching(expand)
 
 
 def room(requests: int, states: int, vectors: int, columns: int) -> Frontier:
-    """Return arrays for these numbers of states; only what is written takes memory."""
-
-    def numbers(*shape: int) -> Any:
-        return np.zeros(shape, dtype=np.int64)
-
+    """Return arrays for these numbers of states."""
     return Frontier(
         labels=labels.room(states), rows=numbers(states + 1, requests, 4), label=numbers(states + 1),
         least=numbers(states + 1), picks=np.zeros((states + 1, requests), dtype=np.int32), delay=numbers(states + 1),

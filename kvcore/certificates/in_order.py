@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget, Most
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most
 from kvcore.certificates.fresh import chain_of
-from kvcore.certificates.proof import InvalidCertificate, Known, Proof, cases_of
+from kvcore.certificates.proof import Known, Proof, cases_of
 from kvcore.certificates.steps import lines
 from kvcore.compiled import compiled
 from kvcore.features import RULES, SUMS, Takes
@@ -49,6 +49,7 @@ class InOrder(Proof):
 
     kind: Literal["in-order"] = "in-order"
     takes: ClassVar = Takes(RULES | SUMS)
+    argument: ClassVar = "tokens of a request come one after another and pay for the time of their batches"
     line: Annotated[int, Field(ge=0)] = 0
     packs: Annotated[int, Field(ge=0, le=1000)] = 0
     most: Annotated[int, Field(ge=1, le=2**20)] = 1
@@ -76,11 +77,6 @@ class InOrder(Proof):
                 totals[c] += units.least(chain, limited(chain, price, those))[0]
         found = [units.value(total, price) for total, (price, _) in zip(totals, cases, strict=True) if total < inf]
         return least_value(min(found), objective)
-
-    @property
-    def why(self) -> str:
-        """The argument."""
-        return "tokens of a request come one after another and pay for the time of their batches"
 
 
 class Chain(NamedTuple):
@@ -136,10 +132,6 @@ class Units:
         prices = [each for each in proof.nodes if isinstance(each, tuple)]
         self.slots, self.dearest = max(map(len, prices)), max(max(price, default=1) for price in prices)
 
-    def tokens(self, request: Request) -> list[tuple[int, int]]:
-        """Return the fresh tokens of each output token that counts, and the call after it."""
-        return [(request.prompt, 0)] if self.objective == "total-ttft" else chain_of(request)
-
     def count(self, tokens: int) -> int:
         """Return the units of an output token by its fresh tokens."""
         return (self.base + self.token * tokens) // self.each
@@ -148,7 +140,7 @@ class Units:
         """Count the work before it is done."""
         for request in self.instance.requests:
             budget.spend("output tokens in order", 4000 * (1 if self.objective == "total-ttft" else request.output))
-            tokens = self.tokens(request)
+            tokens = chain_of(request, self.objective)
             units, runs = sum(self.count(new) for new, _ in tokens), 1 + sum(wait > 0 for _, wait in tokens)
             cells = (slots + 1) * (units + 1 + runs * (self.proof.most + 1))
             budget.spend("prices in order", 4 * self.proof.most * cells, 8 * cells + 32 * units)
@@ -164,7 +156,7 @@ class Units:
     def chain(self, request: Request) -> Chain:
         """Return the units of a request."""
         context, pays, counts, begin, wait = 0, list[int](), list[int](), [0], list[int]()
-        for new, call in self.tokens(request):
+        for new, call in chain_of(request, self.objective):
             context += new
             count = self.count(new)
             work = self.base * self.packed(context) + self.token * new * self.parts
@@ -181,10 +173,6 @@ class Units:
             raise InvalidCertificate("numbers are too large to be added up")
         paid = np.concatenate(([0], np.cumsum(np.repeat(np.array(pays, dtype=np.int64), counts))))
         return Chain(paid, np.array([*begin, sum(counts)]), np.array([*wait, 0]), rate, arrival)
-
-    def alone(self, chain: Chain) -> int:
-        """Return the least time of a request up to its end."""
-        return chain.arrival + self.each * (len(chain.paid) - 1) + int(chain.wait.sum())
 
     def least(self, chain: Chain, case: Limited) -> tuple[Any, Any, Any]:
         """Return the least that a request takes and pays from its arrival on, and the tables of it (`fill`).

@@ -63,15 +63,16 @@ class End(NamedTuple):
         return self.code in (EMPTY, FOUND)
 
 
+def numbers(*shape: int) -> Any:
+    """Return whole numbers; only what is written takes memory."""
+    return np.zeros(shape, dtype=np.int64)
+
+
 def room(labels: int) -> Labels:
-    """Return arrays for these labels; only what is written takes memory."""
+    """Return arrays for these labels."""
     names = ("bound", "left", "parent", "key", "next", "heap", "place")
-    return Labels(
-        **{name: np.zeros(labels + 1, dtype=np.int64) for name in names},
-        is_open=np.zeros(labels + 1, dtype=np.bool_),
-        heads=np.zeros(2 * labels + 1, dtype=np.int64),
-        count=np.zeros(7, dtype=np.int64),
-    )
+    is_open, heads = np.zeros(labels + 1, dtype=np.bool_), numbers(2 * labels + 1)
+    return Labels(**{name: numbers(labels + 1) for name in names}, is_open=is_open, heads=heads, count=numbers(7))
 
 
 def begin(x: Labels, target: int) -> None:

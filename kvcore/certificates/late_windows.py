@@ -10,8 +10,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget, Most, Work
-from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
 from kvcore.certificates.shares import Division, PricedSteps, Tick
 from kvcore.certificates.steps import Integers
 from kvcore.features import RULES, Feature, Takes
@@ -42,7 +41,6 @@ class LateWindows(Division):
             raise InvalidCertificate("the weights of windows are above 2^21 together")
         if any(start > end for start, end, *_ in self.rows):
             raise InvalidCertificate("a window must not end before it begins")
-        self.check(instance)
         self.spend(instance, budget)
         budget.spend("rows of windows", len(self.rows) * (20 * Work.call + Work.window * len(instance.requests)))
         return self.late(due_work(PricedSteps(instance, self)))

@@ -76,12 +76,13 @@ _shared: Callable[[Load], tuple[int, ...]] = attrgetter(*(limit.column for limit
 
 
 class Option(NamedTuple):
-    """Moves and work of one request in a batch, its load, and the state at its end."""
+    """Moves and work of one request in a batch, the KV of others that it reuses, its load, and the state at its end."""
 
     drop: int
     swap_out: int
     swap_in: int
     work: int
+    reuse: int
     load: Load
     end: LocalState
 
@@ -106,30 +107,33 @@ class RequestOptions:
         """Whether the first token is generated."""
         return state.segment > 0 or state.generated > 0
 
-    def options(self, state: LocalState) -> Iterator[Option]:
-        """Yield every option that the request's rules and an empty machine allow."""
+    def options(self, state: LocalState, common: int = 0) -> Iterator[Option]:
+        """Yield every option that the request's rules and an empty machine allow; others may have `common` tokens."""
         if self.is_done(state):
-            yield Option(0, 0, 0, 0, Load(), state)
+            yield Option(0, 0, 0, 0, 0, Load(), state)
             return
+        block, known = self.machine.block, self.known(state)
         for drop, swap_out, swap_in in self.moves(state):
             from_host = min(state.host, drop)
             device = state.device - (drop - from_host) - swap_out + swap_in
             host = state.host - from_host + swap_out - swap_in
             evicted = drop or swap_out
-            sizes = [0] if evicted or state.mark != WORKED else []  # R5: without `pause` it goes on
-            if not state.wait and not host and (not evicted or state.mark in (WINDOW, DUE)):  # R2, R4
-                missing = self.known(state) - device
-                sizes += range(1 if self.machine.chunked else missing, missing + 1)  # R3
-            for work in sizes:
-                option = self.option(state, (drop, swap_out, swap_in), device, host, work)
-                if self.fits(option.load):
-                    yield option
+            works = not state.wait and not host and (not evicted or state.mark in (WINDOW, DUE))  # R2, R4
+            reused = range(device // block * block + block, min(common, known - 1) + 1, block) if works else ()
+            for there in (device, *reused):
+                sizes = [0] if there == device and (evicted or state.mark != WORKED) else []  # R5: it goes on
+                if works:
+                    sizes += range(1 if self.machine.chunked else known - there, known - there + 1)  # R3
+                for work in sizes:
+                    option = self.option(state, (drop, swap_out, swap_in), there, host, work, there - device)
+                    if self.fits(option.load):
+                        yield option
 
-    def tries(self, state: LocalState) -> int:
-        """Return about how many moves and sizes of work are tried."""
+    def tries(self, state: LocalState, ways: int = 1) -> int:
+        """Return about how many moves and sizes of work are tried, with `ways` to reuse KV of others."""
         amounts = state.device + state.host + 1
         missing = 0 if self.is_done(state) or state.wait else self.known(state)
-        return (amounts**3 if self.machine.partial else 8) + (missing if self.machine.chunked else 1)
+        return (amounts**3 if self.machine.partial else 8) + ways * (missing if self.machine.chunked else 1)
 
     def moves(self, state: LocalState) -> Iterator[tuple[int, int, int]]:
         """Yield every (drop, swap-out, swap-in) that R8, R9 and R10 allow."""
@@ -162,7 +166,9 @@ class RequestOptions:
         """Return the tokens known of a ready request."""
         return self.request.known[state.segment] + state.generated
 
-    def option(self, state: LocalState, moves: tuple[int, int, int], device: int, host: int, work: int) -> Option:
+    def option(
+        self, state: LocalState, moves: tuple[int, int, int], device: int, host: int, work: int, reuse: int = 0
+    ) -> Option:
         """Return the option that ends with `device` + `work` tokens there, and `host` on the host."""
         _, swap_out, swap_in = moves
         missing = self.known(state) - device
@@ -187,7 +193,7 @@ class RequestOptions:
         worked, rested = PLAIN if self.machine.pause else WORKED, WINDOW if state.mark == WINDOW else PLAIN
         mark = worked if work else rested
         end = state._replace(device=device + work, host=host, mark=mark)
-        return Option(*moves, work, load, self._generate(end) if load.generated else end)
+        return Option(*moves, work, reuse, load, self._generate(end) if load.generated else end)
 
     def _generate(self, state: LocalState) -> LocalState:
         segment = self.request.segments[state.segment]

@@ -29,9 +29,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from kvcore.certificates.budget import Budget, Work
+from kvcore.certificates.budget import Budget, InvalidCertificate, Work
 from kvcore.certificates.fresh import chain_of
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.proof import Proof
 from kvcore.features import CALLS, MACHINES, REQUESTS, SUMS, Takes
 from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, least_value, scale_of, weight
@@ -103,7 +103,7 @@ def _runs(instance: Instance, request: Request, objective: str) -> list[tuple[in
     machine, context = instance.machine, 0
     alone = 1 in (machine.batch_requests, machine.batch_tokens)
     runs = [(0, request.arrival - instance.first_arrival)]
-    for new, call in [(request.prompt, 0)] if objective == "total-ttft" else chain_of(request):
+    for new, call in chain_of(request, objective):
         context += new
         batches = -(-new // _most(instance))
         last = _room(instance) if alone else machine.blocks(context)

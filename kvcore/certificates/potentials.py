@@ -51,10 +51,10 @@ import numpy as np
 from pydantic import Field
 
 from kvcore.certificates import potential_kernels as kernels
-from kvcore.certificates.budget import Budget, Most, Work
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
 from kvcore.certificates.fresh import check_size, fixed_of, tokens_of
 from kvcore.certificates.labels import LARGE, End, begin, run
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.proof import Proof
 from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Noun
 from kvcore.metrics import Value, least_value, scale_of, weight

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 from typing import Any, ClassVar, NamedTuple
@@ -10,8 +11,6 @@ from kvcore.certificates.budget import Budget, InvalidCertificate, Work
 from kvcore.features import Takes
 from kvcore.instance import Instance, Noun
 from kvcore.metrics import Value
-
-__all__ = ["InvalidCertificate", "Known", "Proof", "add_up", "cases_of"]
 
 FINEST = 10**40
 """Longer sums would have denominators of thousands of digits."""
@@ -49,6 +48,26 @@ def cases_of(nodes: Sequence[Any], branch: type, budget: Budget) -> Iterator[tup
             yield each, known
     if later:
         raise InvalidCertificate("a case has no prices")
+
+
+@dataclass
+class Outcome:
+    """How a search ended: nothing below the target (`proved`), an end below it, or a limit."""
+
+    proved: bool
+    tries: int
+    states: int = 0
+    cost: int | None = None
+    """Of the end."""
+    end: int = 0
+    """Its place in the last layer."""
+
+    def check(self, target: int, what: str, limits: str) -> None:
+        """Raise InvalidCertificate where the target is not proved."""
+        if self.cost is not None:
+            raise InvalidCertificate(f"its search finds {what} at {self.cost}, below {target}")
+        if not self.proved:
+            raise InvalidCertificate(f"its search does not end within {limits}")
 
 
 class Proof(Noun, ABC):

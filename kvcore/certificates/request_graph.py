@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kvcore.certificates.budget import Budget, Looked, Work
+from kvcore.certificates.budget import Budget, Work
 from kvcore.certificates.options import LocalState, Option, RequestOptions
 from kvcore.compiled import compiled
 from kvcore.instance import Machine, Request
@@ -29,7 +29,6 @@ class RequestGraph:
     ) -> None:
         """InvalidCertificate where there are too many options."""
         self.by_tick, self.budget = by_tick, budget or Budget()
-        self.looked = Looked(self.budget)
         self.states, self.options = list[LocalState](), list[Option]()
         first, to, wait, start, left = [0], list[int](), list[int](), list[int](), list[int]()
         for request in kinds:
@@ -68,9 +67,9 @@ class RequestGraph:
 
     def allowed(self, rules: RequestOptions, state: LocalState) -> Iterable[Option]:
         """Return the options that are looked at."""
-        self.looked.take(rules.tries(state))
+        self.budget.look(rules.tries(state))
         for option in rules.options(state):
-            self.looked.take(1)
+            self.budget.look(1)
             yield option
 
     @property

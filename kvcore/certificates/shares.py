@@ -10,10 +10,10 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget, Most
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most
 from kvcore.certificates.least import least_work
 from kvcore.certificates.one_machine import WorkPiece, largest, moments
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.proof import Proof
 from kvcore.certificates.steps import Integers, StepPrices, Steps, check_size, lines
 from kvcore.cost import Cost
 from kvcore.features import OBJECTIVES, RULES, Feature, Takes
@@ -47,20 +47,17 @@ class Division(Proof):
     packs: Annotated[int, Field(ge=1, le=1000)] = 1
 
     def spend(self, instance: Instance, budget: Budget) -> None:
-        """Count the work; refuse more than `Most.steps` steps."""
+        """Count the work; refuse parts above one whole, and lines that are not the cost's."""
+        if len(self.functions) != len(lines(instance.cost)):
+            raise InvalidCertificate(f"there are {len(lines(instance.cost))} lines, not {len(self.functions)}")
+        if sum(self.functions) > UNIT or self.shared > UNIT:
+            raise InvalidCertificate(f"parts of one thing add up to more than {UNIT} 1024ths")
         requests, count = len(instance.requests), len(self.functions)
         steps = min(Most.steps, sum(request.output for request in instance.requests))
         pieces = Most.pieces + sum(len(request.segments) for request in instance.requests)
         work = (1500 + 300 * count) * steps + 10_000 * pieces + 30_000 * requests
         memory = 200 * steps + 500 * pieces + 1000 * requests
         budget.spend(f"shares of {steps} steps in {count} lines", work, memory)
-
-    def check(self, instance: Instance) -> None:
-        """Raise InvalidCertificate where parts exceed one whole, or lines are not the cost's."""
-        if len(self.functions) != len(lines(instance.cost)):
-            raise InvalidCertificate(f"there are {len(lines(instance.cost))} lines, not {len(self.functions)}")
-        if sum(self.functions) > UNIT or self.shared > UNIT:
-            raise InvalidCertificate(f"parts of one thing add up to more than {UNIT} 1024ths")
 
     @property
     def shared(self) -> int:
@@ -97,7 +94,6 @@ class Shares(Division):
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the best value of one interruptible machine that serves requests their shares."""
-        self.check(instance)
         self.spend(instance, budget)
         priced = PricedSteps(instance, self)
         if objective == "busy-time":
@@ -247,15 +243,10 @@ class PricedSteps:
             for piece in self._pieces(work, bits, self.done - self.ticks, self.done, self.arrivals)
             if piece.work
         ]
-        means = [
-            (moment + (tail << bits)) // (2 * (amount or 1)) - (arrival << bits)
-            for moment, tail, amount, arrival in zip(
-                moments(pieces, len(sums)), self._tails(work, goal), sums, self.arrivals, strict=True
-            )
-        ]
-        total = 0
-        for amount, mean, own, w in zip(sums, means, alone, weights, strict=True):
-            total += UNIT * (mean if amount else own) * w.numerator // w.denominator
+        total, twice = 0, zip(moments(pieces, len(sums)), self._tails(work, goal), strict=True)
+        for (moment, tail), amount, arrival, own, w in zip(twice, sums, self.arrivals, alone, weights, strict=True):
+            mean = (moment + (tail << bits)) // (2 * amount) - (arrival << bits) if amount else own
+            total += UNIT * mean * w.numerator // w.denominator
         return Fraction(total, UNIT << bits)
 
     def _tails(self, work: Integers, goal: list[int]) -> list[int]:

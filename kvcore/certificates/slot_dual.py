@@ -20,8 +20,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget, Bytes, Most, Work
-from kvcore.certificates.proof import InvalidCertificate, Known, Proof, cases_of
+from kvcore.certificates.budget import Budget, Bytes, InvalidCertificate, Most, Work
+from kvcore.certificates.proof import Known, Proof, cases_of
 from kvcore.certificates.slot_graph import Graphs, LocalGraphs, of_kind
 from kvcore.certificates.slot_kernels import NEVER, values
 from kvcore.certificates.slots import SlotPrices

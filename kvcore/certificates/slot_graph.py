@@ -3,7 +3,7 @@
 Left out is only what a simulation, computed here, shows to be no better.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates.budget import Budget, Most, Work
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
 from kvcore.certificates.options import Load, LocalState, Option, RequestOptions
-from kvcore.certificates.proof import InvalidCertificate
 from kvcore.certificates.request_graph import RequestGraph
 from kvcore.certificates.slot_kernels import NEVER, kept_options, simulation
 from kvcore.instance import Instance, Request
@@ -85,13 +84,13 @@ class LocalGraphs(RequestGraph):
         self.members = [i for group in self.groups.values() for i in group]
         """Places of requests in the instance, by kind."""
         self.counts = np.array([len(group) for group in self.groups.values()])
-        scale = scale_of(instance.requests, objective)
-        rates = [self.rate_of(request, scale) for request in self.groups]
-        if max(rates) >= Most.rate:
+        scale, self.arrivals = scale_of(instance.requests, objective), [request.arrival for request in self.groups]
+        self.rates = [self.rate_of(request, scale) for request in self.groups]
+        if max(self.rates) >= Most.rate:
             raise InvalidCertificate("its weights are too large: sums could exceed 64 bits")
         super().__init__(self.machine, self.groups, budget, by_tick=True)
         self.spans = list(pairwise([*self.start.tolist(), len(self.states)]))
-        self.graphs = self._graphs(np.repeat(rates, np.diff(self.spans).ravel()))
+        self.graphs = self._graphs(np.repeat(self.rates, np.diff(self.spans).ravel()))
         self.as_good: dict[int, Any] = {}
         """By start of a kind: which states are as good."""
         self.merged = np.arange(len(self.states))
@@ -169,8 +168,7 @@ class LocalGraphs(RequestGraph):
         """
         prices = prices.copy()
         for r, q in self.implied:
-            moved = prices[r] * self.limits[r]
-            prices[q] += moved // self.limits[q] if prices.dtype == np.int64 else moved / self.limits[q]
+            prices[q] += prices[r] * self.limits[r] // self.limits[q]
         prices[self.graphs.limits < 0] = 0
         return prices
 
@@ -179,31 +177,23 @@ class LocalGraphs(RequestGraph):
 
         For a sum: one request costs at most as much beyond its time alone as all together may.
         """
-        requests, ticks = list(self.groups), []
-        rates = [int(self.graphs.rate[start]) for start in self.start]
-        least = sum(
-            int(count) * rate * (alone - request.arrival)
-            for count, rate, alone, request in zip(self.counts, rates, self.alone, requests, strict=True)
-        )
-        for request, rate, alone in zip(requests, rates, self.alone, strict=True):
-            if self.objective in SUMS:
-                ticks.append(alone + max(0, target - 1 - least) // rate)
-            else:
-                ticks.append(target - 1 + (request.arrival if self.objective == "max-flow-time" else -self.origin))
+        spare = max(0, target - 1 + self.base() - self._sum(self.alone))
+        if self.objective in SUMS:
+            ticks = [alone + spare // rate for rate, alone in zip(self.rates, self.alone, strict=True)]
+        else:
+            by_flow = self.objective == "max-flow-time"
+            ticks = [target - 1 + (arrival if by_flow else -self.origin) for arrival in self.arrivals]
         if max(ticks) > Most.slots:
             raise InvalidCertificate(f"slots take at most {Most.slots} ticks, and {max(ticks)} are needed")
         return ticks
 
     def base(self) -> int:
         """Return what the arrivals take off a sum."""
-        return sum(
-            int(count) * int(self.graphs.rate[start]) * request.arrival
-            for count, start, request in zip(self.counts, self.start, self.groups, strict=True)
-        )
+        return self._sum(self.arrivals)
 
-    @staticmethod
-    def _step(state: LocalState) -> tuple[int, int, int]:
-        return state.segment, state.generated, state.wait
+    def _sum(self, ticks: Sequence[int]) -> int:
+        """The cost of these ticks, for each kind."""
+        return sum(c * rate * t for c, rate, t in zip(self.counts.tolist(), self.rates, ticks, strict=True))
 
     @cached_property
     def reduced(self) -> Reduced:
@@ -215,63 +205,29 @@ class LocalGraphs(RequestGraph):
         Hence every schedule through b is answered by one through a, request by request (docs/bounds.md).
         """
         whole, size = self.graphs, len(self.states)
-        same, kept = np.arange(size), np.ones(len(self.options), bool)
-        better: list[tuple[Integers, Integers]] = []
-        alike = {key: k for k, key in enumerate({self._step(state) for state in self.states})}
-        step = np.array([alike[self._step(state)] for state in self.states])
-        small = [span for span in self.spans if (span[1] - span[0]) ** 2 <= Most.pairs]
-        for start, stop in small:  # first states of as many tokens, which leaves few options
-            as_good = self._simulated(whole, step, start, stop)
-            kept[whole.first[start] : whole.first[stop]] = self._kept(whole, start, stop, as_good)
-        options, graphs = np.flatnonzero(kept), _with_options(whole, kept)
-        step = np.zeros_like(step)
+        same, kept, better = np.arange(size), np.ones(len(self.options), bool), [np.empty((2, 0), np.int64)]
+        small = [(start, stop) for start, stop in self.spans if (stop - start) ** 2 <= Most.pairs]
+        cells, looks = sum((stop - start) ** 2 for start, stop in small), int((np.diff(whole.first) ** 2).sum())
+        self.budget.spend("states and options compared", Work.compare * (cells + looks), 8 * cells)
         for start, stop in small:
-            as_good = self.as_good[start] = self._simulated(graphs, step, start, stop)
+            compared = np.zeros(1, np.int64)
+            as_good = self.as_good[start] = simulation(whole, start, stop, Most.compared, compared)
+            self.budget.spend(f"a simulation of {stop - start} states", Work.compare * int(compared[0]))
             mutual = as_good & as_good.T
             same[start:stop] = start + mutual.argmax(axis=1)
-            those = options[graphs.first[start] : graphs.first[stop]]
-            kept[those] = self._kept(graphs, start, stop, as_good)
-            worse, good = np.nonzero((as_good & ~mutual).T)
-            better.append((start + worse, start + good))
+            kept[whole.first[start] : whole.first[stop]] = kept_options(whole, start, stop, as_good)
+            better.append(start + np.array(np.nonzero((as_good & ~mutual).T)))
         while (same[same] != same).any():  # one that is as good as two others, which are not compared, is of both
             same = same[same]
-        graphs = whole
-        self.merged = same
-        stands = same == np.arange(size)
-        place = np.cumsum(stands) - 1
-        counts = np.diff(graphs.first)
-        option = np.flatnonzero(kept & np.repeat(stands, counts))
-        left = np.add.reduceat(np.append(kept, False), graphs.first[:-1]) * (counts > 0)
-        first = np.concatenate(([0], np.cumsum(left[stands])))
-        pairs = [(w, g) for worse, good in better for w, g in zip(worse, good, strict=True) if stands[w] and stands[g]]
-        worse, good = np.array(pairs, np.int64).reshape(-1, 2).T
-        reduced = graphs._replace(
-            first=first, next=place[same[graphs.next[option]]], idle=place[same[graphs.idle[stands]]],
-            **{name: getattr(graphs, name)[option] for name in OF_OPTIONS},
-            **{name: getattr(graphs, name)[stands] for name in OF_STATES},
-        )  # fmt: skip
-        better_first = np.searchsorted(place[worse], np.arange(int(stands.sum()) + 1))
+        self.merged, stands = same, same == np.arange(size)
+        place, state, option = np.cumsum(stands) - 1, np.flatnonzero(stands), np.flatnonzero(kept & stands[self.owner])
+        pairs = np.concatenate(better, axis=1)
+        worse, good = place[pairs[:, stands[pairs].all(axis=0)]]
+        kind = np.repeat(np.arange(len(self.spans)), np.diff(self.spans).ravel())[state]
         return Reduced(
-            reduced, better_first, place[good], np.flatnonzero(stands), option,
-            np.repeat(np.arange(len(self.spans)), [stop - start for start, stop in self.spans])[stands],
-            place[same[np.array(self.start)]],
+            _part(whole, state, option, place[same]), np.searchsorted(worse, np.arange(len(state) + 1)), good, state,
+            option, kind, place[same[self.start]],
         )  # fmt: skip
-
-    def _simulated(self, graphs: Graphs, step: Integers, start: int, stop: int) -> Any:
-        compared, size = np.zeros(1, np.int64), stop - start
-        self.budget.spend(
-            f"a simulation of {size} states",
-            Work.compare * size**2,
-            8 * sum((b - a) ** 2 for a, b in self.spans if (b - a) ** 2 <= Most.pairs),
-        )
-        as_good = simulation(graphs, step, start, stop, Most.compared, compared)
-        self.budget.spend(f"a simulation of {size} states", Work.compare * int(compared[0]))
-        return as_good
-
-    def _kept(self, graphs: Graphs, start: int, stop: int, as_good: Any) -> Any:
-        pairs = int((np.diff(graphs.first[start : stop + 1]) ** 2).sum())
-        self.budget.spend("options of the same state", Work.compare * pairs)
-        return kept_options(graphs, start, stop, as_good)
 
 
 _LAST: dict[tuple[str, str, bool], LocalGraphs] = {}
@@ -290,17 +246,17 @@ def _phases(load: Load) -> tuple[bool, bool, bool]:
     return load.acts, load.decode_requests > 0, load.prefill_requests > 0
 
 
-def _with_options(graphs: Graphs, kept: Any) -> Graphs:
-    first = np.concatenate(([0], np.cumsum(kept)))[graphs.first]
-    options = {name: getattr(graphs, name)[kept] for name in ("next", *OF_OPTIONS)}
-    return graphs._replace(first=first, **options)
+def _part(graphs: Graphs, states: Integers, options: Integers, place: Integers) -> Graphs:
+    """Some states and options of theirs; `place` are new numbers of states."""
+    return graphs._replace(
+        first=np.append(np.searchsorted(options, graphs.first[states]), len(options)),
+        next=place[graphs.next[options]], idle=place[graphs.idle[states]],
+        **{name: getattr(graphs, name)[options] for name in OF_OPTIONS},
+        **{name: getattr(graphs, name)[states] for name in OF_STATES},
+    )  # fmt: skip
 
 
 def of_kind(graphs: Graphs, start: int, stop: int) -> Graphs:
     """Return the graph of one kind alone, whose states these are."""
-    options = slice(graphs.first[start], graphs.first[stop])
-    return graphs._replace(
-        first=graphs.first[start : stop + 1] - options.start, next=graphs.next[options] - start,
-        idle=graphs.idle[start:stop] - start, **{name: getattr(graphs, name)[options] for name in OF_OPTIONS},
-        **{name: getattr(graphs, name)[start:stop] for name in OF_STATES},
-    )  # fmt: skip
+    options = np.arange(graphs.first[start], graphs.first[stop])
+    return _part(graphs, np.arange(start, stop), options, np.arange(len(graphs.idle)) - start)

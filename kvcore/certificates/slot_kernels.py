@@ -1,6 +1,6 @@
 """Simulation, values and search of `slots`, compiled where numba is installed.
 
-All numbers are whole; `slots.check_size` keeps all sums here below 2^61.
+All numbers are whole; `Slots.prove` keeps all sums here below 2^61.
 """
 
 from typing import Any, NamedTuple
@@ -54,28 +54,21 @@ def answers(graphs, as_good, start, a, b, compared):
                 break
         if not found:
             return False
-    if rests:
-        return True
-    return not (
+    return rests or not (
         (graphs.limits[DEVICE] >= 0 and graphs.blocks[a] > graphs.blocks[b])
         or (graphs.limits[HOST] >= 0 and graphs.host[a] > graphs.host[b])
     )
 
 
 @allocating
-def simulation(graphs, group, start, stop, most, compared):
+def simulation(graphs, start, stop, most, compared):
     """Return the greatest relation [state, state] of a kind that `answers` allows: the first is as good as the other.
 
-    A request that is over is as good as one that is not. Only states of one `group` are compared, none where that takes
-    more than `most` pairs of options; `compared` counts these (a look at four states as one).
+    A request that is over is as good as one that is not. None is compared where that takes more than `most` pairs of
+    options; `compared` counts these (a look at four states as one).
     """
-    size = stop - start
-    as_good = np.ones((size, size), np.bool_)
-    for a in range(size):
-        for b in range(size):
-            as_good[a, b] = a == b or (
-                group[start + a] == group[start + b] and (graphs.over[start + a] or not graphs.over[start + b])
-            )
+    size, over = stop - start, graphs.over[start:stop]
+    as_good = over.reshape(-1, 1) | ~over
     changed = True
     while changed:
         changed = False
@@ -118,14 +111,13 @@ def values(graphs, prices, since, scale, last):
     cheapest = np.full((slots + 1 - since, states), NEVER, np.int64)
     cheapest[slots - since] = last
     for t in range(slots - 1, since - 1, -1):
-        now = cheapest[t - since]
+        now, after = cheapest[t - since], cheapest[t + 1 - since]
         for i in range(states):
             if graphs.done[i]:
-                now[i] = cheapest[t + 1 - since, i]
+                now[i] = after[i]
                 continue
             if t >= graphs.deadline[i] and not graphs.over[i]:
                 continue
-            after = cheapest[t + 1 - since]
             least = after[graphs.idle[i]]
             if least < NEVER:
                 least += prices[DEVICE, t] * graphs.blocks[i] + prices[HOST, t] * graphs.host[i]
@@ -196,6 +188,17 @@ def find(keys, table, key):
 
 
 @compiled
+def arrange(kind, key, chosen):
+    """Put the states of requests of one kind in order, with what was chosen."""
+    for j in range(1, len(key)):
+        state, option, k = key[j], chosen[j], j
+        while k > 0 and kind[k - 1] == kind[j] and key[k - 1] > state:
+            key[k], chosen[k] = key[k - 1], chosen[k - 1]
+            k -= 1
+        key[k], chosen[k] = state, option
+
+
+@compiled
 def room_of(values_of, later, key, scale, goal):
     """Return the most spent before `key` for an end below the target (-1: nothing may).
 
@@ -226,9 +229,10 @@ def lower_rooms(layer, values_of, later, scale, goal):
 @allocating
 def dominated(layer, kind, reduced, graphs, tick):
     """Return which entries are cut: too costly, or no better than one with a better state."""
-    requests = layer.keys.shape[1]
-    cut = np.zeros(layer.size, np.bool_)
-    key = np.empty(requests, np.int32)
+    requests, cut = layer.keys.shape[1], np.zeros(layer.size, np.bool_)
+    key, none = np.empty((2, requests), np.int32)
+    there = np.zeros(len(graphs.idle), np.bool_)
+    there[layer.keys[: layer.size].flatten()] = True
     for i in range(layer.size):
         if layer.cost[i] > layer.room[i]:
             cut[i] = True
@@ -237,16 +241,11 @@ def dominated(layer, kind, reduced, graphs, tick):
             old = layer.keys[i, j]
             for d in range(reduced.better_first[old], reduced.better_first[old + 1]):
                 new = reduced.better[d]
-                for place in range(requests):
-                    key[place] = layer.keys[i, place]
-                k = j
-                while k > 0 and kind[k - 1] == kind[j] and key[k - 1] > new:
-                    key[k] = key[k - 1]
-                    k -= 1
-                while k + 1 < requests and kind[k + 1] == kind[j] and key[k + 1] < new:
-                    key[k] = key[k + 1]
-                    k += 1
-                key[k] = new
+                if not there[new]:
+                    continue
+                key[:] = layer.keys[i]
+                key[j] = new
+                arrange(kind, key, none)
                 other = layer.table[find(layer.keys, layer.table, key)]
                 if other < 0:
                     continue
@@ -260,9 +259,8 @@ def dominated(layer, kind, reduced, graphs, tick):
 
 
 @allocating
-def empty_layer(requests, traced):
+def empty_layer(requests, traced, entries=256):
     """Return an empty layer; a `traced` one keeps how entries are reached."""
-    entries = 256
     return Layer(
         np.empty((entries, requests), np.int32),
         np.empty(entries, np.int64),
@@ -278,36 +276,24 @@ def empty_layer(requests, traced):
 def grown(layer):
     """Return a full layer with twice the room."""
     size, requests = layer.keys.shape
-    keys, choice = np.empty((2 * size, requests), np.int32), np.empty((2 * size, layer.choice.shape[1]), np.int32)
-    cost, room = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
-    parent = np.empty(2 * size, np.int32)
-    table = np.full(8 * size, -1, np.int32)
+    larger = empty_layer(requests, layer.choice.shape[1] > 0, 2 * size)
+    larger.keys[:size], larger.choice[:size] = layer.keys, layer.choice
+    larger.cost[:size], larger.room[:size], larger.parent[:size] = layer.cost, layer.room, layer.parent
     for i in range(size):
-        cost[i], room[i], parent[i] = layer.cost[i], layer.room[i], layer.parent[i]
-        for j in range(requests):
-            keys[i, j] = layer.keys[i, j]
-        for j in range(layer.choice.shape[1]):
-            choice[i, j] = layer.choice[i, j]
-        table[find(keys, table, keys[i])] = i
-    return Layer(keys, cost, room, parent, choice, table, size)
+        larger.table[find(larger.keys, larger.table, larger.keys[i])] = i
+    return larger
 
 
 @compiled
 def reach(layer, size, kind, slot, key, cost, parent, chosen):
-    """Add the joint state `key`, its requests of one kind in order; return the layer's size."""
-    requests = len(key)
-    for j in range(1, requests):
-        state, option, k = key[j], chosen[j], j
-        while k > 0 and kind[k - 1] == kind[j] and key[k - 1] > state:
-            key[k], chosen[k] = key[k - 1], chosen[k - 1]
-            k -= 1
-        key[k], chosen[k] = state, option
+    """Add the joint state `key`, and put it in order; return the layer's size."""
+    arrange(kind, key, chosen)
     at = find(layer.keys, layer.table, key)
     entry = layer.table[at]
     if entry < 0:
         entry, size = size, size + 1
         layer.table[at] = entry
-        for j in range(requests):
+        for j in range(len(key)):
             layer.keys[entry, j] = key[j]
         layer.room[entry] = room_of(slot.after, slot.later, key, slot.scale, slot.goal)
     elif cost >= layer.cost[entry]:
@@ -347,44 +333,19 @@ def priced_options(graphs, slot, p, i, lists, length):
     return count
 
 
-class Scratch(NamedTuple):
-    """A batch in the making, by request: options, choice, and sums before it."""
-
-    key: Any
-    chosen: Any
-    sorted_key: Any
-    sorted_chosen: Any
-    place: Any
-    begin: Any
-    stop: Any
-    slack: Any
-    left: Any
-    cost: Any
-    least: Any
-    rest: Any
-    use: Any
-    acts: Any
-    decodes: Any
-    prefills: Any
-
-
 @allocating
-def expand(layer, cut, kind, graphs, slot, lists, length, tries):
+def expand(layer, cut, kind, graphs, slot, tries):
     """Return the next layer, and the `tries` left (below 0: too few).
 
     From each entry not `cut`: idling, and every batch under the limits whose reduced costs and unused supply leave an
     end below the target possible, under the entry's best vector.
     """
-    requests = layer.keys.shape[1]
+    requests, vectors = layer.keys.shape[1], len(slot.supply)
     following, size = empty_layer(requests, layer.choice.shape[1] > 0), 0
-    key, chosen, sorted_key, sorted_chosen = np.empty((4, requests), np.int32)
-    place, begin, stop = np.zeros((3, requests), np.int64)
-    slack, left, cost, least, rest = np.zeros((5, requests + 1), np.int64)
-    use = np.zeros((requests + 1, SHARED), np.int64)
-    acts, decodes, prefills = np.zeros((3, requests + 1), np.bool_)
-    made = Scratch(key, chosen, sorted_key, sorted_chosen, place, begin, stop, slack, left, cost, least, rest, use,
-                   acts, decodes, prefills)  # fmt: skip
-    length.fill(-1)
+    lists, length = np.empty((3, vectors, len(graphs.next)), np.int64), np.full((vectors, len(graphs.idle)), -1)
+    states, places = np.empty((4, requests), np.int32), np.zeros((3, requests), np.int64)
+    sums, use = np.zeros((5, requests + 1), np.int64), np.zeros((requests + 1, SHARED), np.int64)
+    made = states, places, sums, use, np.zeros((3, requests + 1), np.bool_)
     for i in range(layer.size):
         if cut[i]:
             continue
@@ -405,10 +366,8 @@ def follow(layer, i, kind, graphs, slot, lists, length, tries, following, size, 
     """Add what entry i leads to; return the layer's size (`FULL`: no room), and the tries left."""
     reduced, net, option = lists
     requests, limits = layer.keys.shape[1], graphs.limits
-    key, chosen, sorted_key, sorted_chosen = made.key, made.chosen, made.sorted_key, made.sorted_chosen
-    place, begin, stop, use = made.place, made.begin, made.stop, made.use
-    slack, left, cost, least, rest = made.slack, made.left, made.cost, made.least, made.rest
-    acts, decodes, prefills = made.acts, made.decodes, made.prefills
+    (key, chosen, sorted_key, sorted_chosen), (place, begin, stop), sums, use, (acts, decodes, prefills) = made
+    slack, left, cost, least, rest = sums
     p, most = 0, -NEVER
     for q in range(len(slot.supply)):
         bound = -(slot.later[q] + slot.supply[q])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates.budget import Budget, Most, Work
-from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
+from kvcore.certificates.proof import Outcome
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.slot_kernels import (
     NEVER,
@@ -21,7 +20,6 @@ from kvcore.certificates.slot_kernels import (
     expand,
     find,
     lower_rooms,
-    room_of,
     values,
 )
 from kvcore.limits import LIMITS, SHARED
@@ -40,29 +38,14 @@ class Vector(NamedTuple):
     prices: Integers
 
 
-@dataclass
-class Outcome:
-    """How a search ended: nothing below the target (`proved`), an end below it, or a limit."""
-
-    proved: bool
-    states: int
-    tries: int
-    cost: int | None = None
-    """Of the end."""
-    end: int = 0
-    """Its entry in the last layer."""
-
-
 class SlotSearch:
     """The search for a schedule below `target` (in units of the objective times `scale_of`), tick by tick."""
 
     def __init__(self, local: LocalGraphs, target: int, scale: int, budget: Budget | None = None) -> None:
         self.local, self.scale, self.budget = local, scale, budget
         self.reduced = local.reduced
-        self.deadline = np.maximum(local.deadlines(target), 0)[self.reduced.kind]
-        """Before prices lower it."""
-        self.graphs = self.reduced.graphs._replace(deadline=self.deadline)
-        self.slots = int(self.deadline.max())
+        deadline = np.maximum(local.deadlines(target), 0)[self.reduced.kind]
+        self.graphs, self.slots = self.reduced.graphs._replace(deadline=deadline), int(deadline.max())
         self.goal = target - 1 + local.base() if local.objective in SUMS else 0
         self.kind = np.repeat(np.arange(len(local.counts)), local.counts)
         self.start = self.reduced.start[self.kind].astype(np.int32)
@@ -91,33 +74,10 @@ class SlotSearch:
         prices = self.local.folded(prices)
         self.vectors.append(Vector(vector.first_slot, prices))
         self.later.append(self._supply(prices))
-        if len(self.vectors) == 1:
-            while self._tighten():
-                pass
 
     def _supply(self, prices: Integers) -> Integers:
         each = np.maximum(self.graphs.limits, 0) @ prices
         return np.append(np.cumsum(each[::-1])[::-1], 0)
-
-    def _tighten(self) -> bool:
-        """Lower the deadlines by the first vector; return whether there are fewer slots then.
-
-        The ticks up to its end are part of the start's worth of a request. So with f the worth of the start of all, and
-        v that of one, the others cost f - v or more, and what is left of the target bounds these ticks.
-        """
-        start = self.value_rows(0)[0, self.start]
-        if self.local.objective not in SUMS or int(start.max()) >= NEVER:
-            return False
-        spare = self.goal * self.scale - (sum(start.tolist()) - int(self.later[0][0]))
-        last = np.empty(len(self.local.counts), np.int64)
-        last[self.kind] = (spare + start) // (self.graphs.rate[self.start] * self.scale)
-        deadline = np.minimum(self.graphs.deadline, np.maximum(last, 0)[self.reduced.kind])
-        slots, before = max(1, int(deadline.max())), self.slots
-        self.graphs, self.slots = self.graphs._replace(deadline=deadline), slots
-        self.vectors[0] = Vector(0, self.vectors[0].prices[:, :slots])
-        self.later[0] = self._supply(self.vectors[0].prices)
-        self.values.clear()
-        return slots < before
 
     def value_rows(self, v: int) -> Integers:
         """Return a vector's values [slots + 1 - first_slot, states], computed once while in use."""
@@ -167,11 +127,14 @@ class SlotSearch:
         `look` sees each layer and its cut, may add vectors, or cut more, if nothing is to be proved, and ends the
         search by False. Layers say how entries were reached then.
         """
-        layer, states, known, self.tries = self.first_layer(look is not None), 0, 1, 0
-        options = len(self.graphs.next)
+        states, self.tries = 0, 0
+        layer: Layer = empty_layer(len(self.kind), look is not None)
+        layer.keys[0], layer.cost[0], layer.room[0], layer.parent[0] = self.start, 0, self.goal, -1
+        layer.table[find(layer.keys, layer.table, self.start)] = 0
+        layer = layer._replace(size=1)
         for tick in range(self.slots + 1):
             self.tick = tick
-            fresh = [v for v, vector in enumerate(self.vectors) if vector.first_slot == self.tick and self.tick]
+            fresh = [v for v, vector in enumerate(self.vectors) if vector.first_slot == self.tick]
             if fresh:
                 self.see(layer, fresh)
             cut = dominated(layer, self.kind, self.reduced, self.graphs, self.tick)
@@ -181,29 +144,14 @@ class SlotSearch:
             over = self.graphs.over[layer.keys[alive]].all(axis=1)
             if over.any():
                 end = int(alive[over][layer.cost[alive[over]].argmin()])
-                return Outcome(False, states, self.tries, int(layer.cost[end]) - self.local.base(), end)
+                return Outcome(False, self.tries, states, int(layer.cost[end]) - self.local.base(), end)
             if not len(alive):
-                return Outcome(True, states, self.tries)
+                return Outcome(True, self.tries, states)
             if self.tick == self.slots:
                 break
             if states > most_states or self.tries > most_tries or not goes_on:
-                return Outcome(False, states, self.tries)
-            chosen = self.in_use(self.tick)
-            shape = len(chosen), options
-            if known != len(chosen) or self.tick == 0:
-                lists = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape, np.int64)
-                length, known = np.empty((len(chosen), len(self.graphs.idle)), np.int64), len(chosen)
-            left = most_tries - self.tries
-            layer, left = expand(layer, cut, self.kind, self.graphs, self.slot(chosen), lists, length, left)
+                return Outcome(False, self.tries, states)
+            slot, left = self.slot(self.in_use(self.tick)), most_tries - self.tries
+            layer, left = expand(layer, cut, self.kind, self.graphs, slot, left)
             self.tries = most_tries - left
-        return Outcome(True, states, self.tries)
-
-    def first_layer(self, traced: bool) -> Layer:
-        """Return the layer of the start alone."""
-        self.tick = 0
-        layer: Layer = empty_layer(len(self.kind), traced)
-        layer.keys[0], layer.cost[0], layer.parent[0] = self.start, 0, -1
-        layer.table[find(layer.keys, layer.table, self.start)] = 0
-        rows, later = self.at(self.in_use(0), 0)
-        layer.room[0] = room_of(rows, later, self.start, self.scale, self.goal)
-        return layer._replace(size=1)
+        return Outcome(True, self.tries, states)

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget, Bytes, Most, Work
-from kvcore.certificates.proof import InvalidCertificate, Proof
+from kvcore.certificates.budget import Budget, Bytes, InvalidCertificate, Most, Work
+from kvcore.certificates.proof import Proof
 from kvcore.certificates.slot_graph import local_graphs
 from kvcore.certificates.slot_search import SlotSearch, Vector
 from kvcore.features import CALLS, MACHINES, REQUESTS, SUMS, Feature, Takes
@@ -59,7 +59,8 @@ class Slots(Proof):
 
     def prove(self, instance: Instance, objective: str, budget: Budget) -> Value:
         """Return the target, if the search finds nothing below it."""
-        check_size(instance)
+        if len(instance.requests) > Most.slot_requests:
+            raise InvalidCertificate(f"slots take at most {Most.slot_requests} requests")
         if self.prices[0].since:
             raise InvalidCertificate("the first prices must be of use from the first slot on")
         budget.spend("the local graphs of slots", 0, Bytes.local_graphs)
@@ -68,11 +69,8 @@ class Slots(Proof):
         search = SlotSearch(local_graphs(instance, objective, self.strict, budget), self.target, self.scale, budget)
         for prices in self.prices:
             search.add(prices.vector())
-        outcome = search.run(self.states, self.tries)
-        if outcome.cost is not None:
-            raise InvalidCertificate(f"its search finds an end at {outcome.cost}, below {self.target}")
-        if not outcome.proved:
-            raise InvalidCertificate(f"its search does not end within {self.states} states and {self.tries} tries")
+        limits = f"{self.states} states and {self.tries} tries"
+        search.run(self.states, self.tries).check(self.target, "an end", limits)
         return Fraction(self.target, scale_of(instance.requests, objective))
 
     @property
@@ -82,9 +80,3 @@ class Slots(Proof):
             f"a search over all batches of one tick, with {len(self.prices)} vectors of prices, finds nothing below "
             f"in {self.states} states"
         )
-
-
-def check_size(instance: Instance) -> None:
-    """Raise InvalidCertificate for a hopeless search."""
-    if len(instance.requests) > Most.slot_requests:
-        raise InvalidCertificate(f"slots take at most {Most.slot_requests} requests")

@@ -20,8 +20,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from kvcore.certificates.budget import Budget, Most, Work
-from kvcore.certificates.proof import InvalidCertificate
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
 from kvcore.certificates.shares import RESOURCES, UNIT, Division, PricedSteps, Proportion, Tick
 from kvcore.certificates.steps import Integers
 from kvcore.features import RULES, SUMS, Feature, Takes
@@ -85,7 +84,6 @@ class Speed(Division):
         if any(a >= b for a, b in pairwise(self.ratios)):
             raise InvalidCertificate("the ratios must increase")
         for row in (self, *map(self.row, self.lines)):
-            row.check(instance)
             row.spend(instance, budget)
         if any(len(line.price) > len(self.price) for line in self.lines):
             raise InvalidCertificate(f"a line has prices in more than {len(self.price)} slots")
@@ -336,13 +334,11 @@ class Cheapest:
         if last < self.begin // self.slots.slot:
             return math.inf
         self._pass(last)
-        self._spend()
         return self._least(self._offer(last, self._ticks(last, tick)))
 
     def ending(self, end: int, rate: int) -> float:
         """Return the payment if the last is done in slot `end`, whose ticks before that cost `rate`."""
         self._pass(end)
-        self._spend()
         price, rate = self.tokens.row.prices[end], rate * ONE**2 * UNIT
         least = min(rate * piece.ticks + price * piece.mean for piece in self.tokens.pieces) + self.tokens.fee(end)
         room = self.need if end == self.slots.free else sum(self.tokens.room(self._ticks(end)))
@@ -353,7 +349,6 @@ class Cheapest:
         if end == self.slots.free or not self.tokens.work:
             return 0
         self._pass(end + 1)
-        self._spend()
         paid = n = before = 0
         for price, room in self.pieces:
             n = min(n + room, self.need)
@@ -380,6 +375,7 @@ class Cheapest:
             self._spend(len(self.tokens.pieces))
             self._add(self._offer(self.done, self._ticks(self.done)))
             self.done += 1
+        self._spend()
 
     def _add(self, pieces: Iterable[tuple[int, int]]) -> None:
         """Take in pieces of increasing prices, and forget what is not needed."""

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kvcore.certificates.budget import Most
+from kvcore.certificates.budget import InvalidCertificate, Most
 from kvcore.certificates.least import may_drop
 from kvcore.certificates.prefixes import Prefix, prefixes
-from kvcore.certificates.proof import InvalidCertificate
 from kvcore.cost import Cost, CostFunction
 from kvcore.instance import Instance, Request
 
@@ -76,13 +75,10 @@ def _hinge(f: CostFunction) -> Iterator[DurationLine]:
         return
     line, coefficient = _line(f), f.tokens_above.coefficient
     drop = coefficient * f.tokens_above.knee
-    if line.base >= drop:
-        prices = line.prices._replace(tokens=f.tokens + coefficient)
-        yield DurationLine(line.base - drop, line.prefill, prices, f.divisor)
-    else:  # x = base / drop
-        scaled = StepPrices(*(drop * price for price in line.prices))
-        prices = scaled._replace(tokens=scaled.tokens + coefficient * line.base)
-        yield DurationLine(0, drop * line.prefill, prices, drop * f.divisor)
+    p, q = (1, 1) if line.base >= drop else (line.base, drop)  # x = p / q
+    prices = StepPrices(*(q * price for price in line.prices))
+    prices = prices._replace(tokens=prices.tokens + p * coefficient)
+    yield DurationLine(q * line.base - p * drop, q * line.prefill, prices, q * f.divisor)
 
 
 class Steps:

@@ -93,7 +93,6 @@ def test_without_simulation_and_exchange_it_proves_the_same(seed, monkeypatch):
     proof = proof_of(instance, objective).replace(states=4_000_000, tries=10**9)
     monkeypatch.setattr(Most, "pairs", -1)
     monkeypatch.setattr("kvcore.certificates.slot_graph._LAST", {})
-    monkeypatch.setattr(SlotSearch, "_tighten", lambda self: False)
     merged = LocalGraphs(instance, objective).reduced
     assert len(merged.better) == 0
     assert len(merged.state) == len(LocalGraphs(instance, objective).states)
@@ -198,8 +197,9 @@ def test_the_values_of_many_slots_are_counted():
     instance = Instance(machine=Machine(memory=301, batch_tokens=1), requests=(short,))
     proof = Slots(target=60_000, scale=1, prices=(SlotPrices(device=(1,)),), states=1, tries=1)
     search = SlotSearch(LocalGraphs(instance, "makespan"), 60_000, 1, Budget(work=3 * 10**7))
+    search.add(proof.prices[0].vector())
     with pytest.raises(InvalidCertificate, match="the values of states would take too long to check"):
-        search.add(proof.prices[0].vector())
+        search.run(proof.states, proof.tries)
 
 
 def test_states_are_found_by_their_keys_where_hashes_collide():
