@@ -35,7 +35,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate, combinations, groupby, product
 from math import ceil, inf, lcm
 from operator import add, le, mul, neg, sub
@@ -2400,6 +2400,10 @@ def pair(one: Ticks, other: Ticks, room: float, alone: bool) -> int:
 # --- Kind `potentials` (the head of kvcore/certificates/potentials.py). -----------------------------------------------
 
 
+Gains = tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]
+Table = list[list[Gains | None]]
+
+
 class Known(NamedTuple):
     """What is known after a batch; `ends`: those of completed requests, times rates; `worth` of each potential."""
 
@@ -2425,7 +2429,8 @@ class WithPrices(Orders):
             raise Broken(f"the cost has no function {proof.moves}")
         swaps, block = instance.cost[proof.moves], self.machine.block
         out, back = (Fraction(swaps[name] * self.divisor, swaps.divisor) for name in SWAPS[:2])
-        self.given_room, self.most = self.room * block, cache(self.most_of)
+        self.given_room, self.values = self.room * block, lru_cache(2**16)(self.values_of)
+        self.sides, self.alike, nothing = cache(self.sides_of), cache(self.alike_of), ((0, 0),) * n
         self.prices: list[Any] = [(self.U, 0, None, (0,) * n, (0,) * n)]
         for each in proof.potentials:
             y, g, w, p, q = each.compute, each.wait, each.request, each.device, each.host
@@ -2436,22 +2441,22 @@ class WithPrices(Orders):
                 raise Broken("a token's price is above its time")
             self.prices.append((y, g, w, tuple(p), tuple(q)))
         self.waited = {w for _, _, w, _, _ in self.prices}
+        self.own = [apart(tuple(zip(p, q, strict=True)), nothing) for _, _, _, p, q in self.prices]
 
     def first(self) -> Any:
         """The label of the start."""
         ready = tuple(one.arrival * self.divisor for one in self.given)
-        start = Known(0, 0, (0,) * len(ready), ready, ())
-        return start._replace(worth=tuple(self.worth(start, k, 0) for k in range(len(self.prices))))
+        start: Any = Known(0, 0, (0,) * len(ready), ready, ())
+        return start._replace(worth=tuple(self.worths(start, 0, self.left(start))))
 
-    def most_of(self, k: int, other: int, limits: tuple[int, ...], room: Any) -> int:
-        """The most by which v of one potential exceeds another's."""
-        spend(20 * len(limits), "its potentials")
-        (_, _, _, p, q), (_, _, _, less_p, less_q) = self.prices[k], self.prices[other]
-        rows = [(a - b, c - d, most) for a, b, c, d, most in zip(p, less_p, q, less_q, limits, strict=True) if most]
-        device = greedy([(dp, most) for dp, _, most in rows], room)
-        host = greedy([(dq, most) for _, dq, most in rows], self.host)
-        all_there = sum(max(0, dq) * most for _, dq, most in rows)  # ... on the host, and some of them moved
-        return min(device + host, all_there + greedy([(dp - max(0, dq), most) for dp, dq, most in rows], room))
+    def rises(self, gains: Gains, limits: tuple[int, ...], room: Any) -> tuple[int, int]:
+        """The most by which v of one potential exceeds another's, or 0, in two ways: both are true."""
+        device, there, moved = gains
+        if not there:
+            return (greedy(device, limits, room),) * 2 if device else (0, 0)
+        sides = greedy(there, limits, self.host) + (greedy(device, limits, room) if device else 0)
+        whole = greedy(there, limits, inf)  # all on the host, and some of them moved
+        return sides, whole + greedy(moved, limits, room) if moved else whole
 
     def context(self, label: Any, i: int) -> int:
         """K."""
@@ -2466,14 +2471,50 @@ class WithPrices(Orders):
             limits[i] = early if at <= label.ready[i] else self.contexts[i][done] - 1
         return tuple(limits)
 
-    def worth(self, label: Any, k: int, at: int) -> Any:
-        """Lemma 2."""
-        _, g, w, _, _ = self.prices[k]
-        left = self.left(label)
-        if w is not None and w not in left:
-            return -inf
-        limits = self.limits(label, at, left)
-        return (self.U - g) * at + (g * label.ready[w] if g else 0) - self.most(k, 0, limits, self.given_room)
+    def values_of(self, limits: tuple[int, ...], left: tuple[int, ...]) -> list[Any]:
+        """V of each potential; of one whose request is over no worth is known."""
+        spend(30 * len(self.prices), "its potentials")
+        over = {w for w in self.waited if w is not None and w not in left}
+        each = zip(self.prices, self.own, strict=True)
+        return [
+            inf if w in over else min(self.rises(gains, limits, self.given_room)) for (_, _, w, _, _), gains in each
+        ]
+
+    def worths(self, label: Any, at: int, left: list[int]) -> list[Any]:
+        """Lemma 2, of all potentials."""
+        values = self.values(self.limits(label, at, left), tuple(left))
+        return [
+            (self.U - g) * at + g * label.ready[w or 0] - V
+            for (_, g, w, _, _), V in zip(self.prices, values, strict=True)
+        ]
+
+    def sides_of(self, left: tuple[int, ...]) -> list[Any]:
+        """For what is left: y, the weight of what a batch takes, of which requests it speaks, and their p."""
+        found = list[Any]()
+        for y, _, w, p, q in self.prices:
+            those = [k for k, i in enumerate(left) if p[i] or q[i] or i == w]
+            known = y * (self.busy + self.one * len(those))
+            found.append((known, sum(1 << k for k in those), tuple(p[i] for i in left)))
+        return found
+
+    def alike_of(self, left: tuple[int, ...], F: tuple[int, ...]) -> tuple[list[Any], Table, list[int]]:
+        """For a batch: y' of each potential, p of F, and its class or None; of two classes of a kind how v changes.
+
+        Lemma 3 asks of two potentials only whether they are of time alone, or else w and g, and the prices of others:
+        of all that are alike in these, the one that is worth most with the batch is worth most to all.
+        """
+        classes, rows = dict[Any, int](), list[Any]()
+        others = set(left) - set(F)
+        for y, g, w, p, q in self.prices:
+            kind = (w, g) if w is not None and w not in F else None
+            side = tuple((p[i], q[i]) if i in others else (0, 0) for i in range(len(p)))
+            one = classes.setdefault((kind, side), len(classes)) if w is None or w in left else None
+            rows.append((y + (g if w in F else 0), tuple(p[i] for i in F), one))
+        spend(100 * len(classes) ** 2, "its potentials")
+        table = [
+            [apart(side, its) if its_kind == kind else None for its_kind, its in classes] for kind, side in classes
+        ]
+        return rows, table, [c for (kind, _), c in classes.items() if kind is None]
 
     def least(self, label: Any) -> int:
         """What is left."""
@@ -2482,13 +2523,11 @@ class WithPrices(Orders):
         place = {i: 1 << k for k, i in enumerate(left)}
         for i in left:
             when[place[i]] = max(label.time, label.ready[i]) + self.busy + self.one
-        spend(30 * len(self.prices) + (30 << len(left)), "what is left")
-        for (y, _, w, p, q), worth in zip(self.prices, label.worth, strict=True):
-            Z = [i for i in left if p[i] or q[i] or i == w]
+        spend(5 * len(self.prices) + (30 << len(left)), "what is left")
+        K = [self.context(label, i) - 1 for i in left]
+        for (known, bits, p), worth in zip(self.sides(tuple(left)), label.worth, strict=True):
             if worth > -inf:
-                known = worth + y * self.busy + sum(y * self.one + p[i] * (self.context(label, i) - 1) for i in Z)
-                bits = sum(place[i] for i in Z)
-                when[bits] = max(when[bits], -(-known // U))
+                when[bits] = max(when[bits], -(-(known + worth + sum(map(mul, p, K))) // U))
         for bits in range(1, 2 ** len(left)):
             without = [(bits & ~place[i], i) for i in left if bits & place[i]]
             when[bits] = max(when[bits], *(when[less] for less, _ in without))
@@ -2509,36 +2548,53 @@ class WithPrices(Orders):
             return None
         S = max(label.time, *(label.ready[i] for i in F))
         moments = {S, *(label.ready[i] for i in left if label.time < label.ready[i] < S)}
-        time, groups = S, dict[Any, list[tuple[int, int]]]()  # for time alone, and for a request and its weight
-        spend(200 * len(self.prices), "its potentials")
-        for k, (y, g, w, p, _) in enumerate(self.prices):
-            known = max(label.worth[k], *(self.worth(label, k, at) for at in moments))
-            if known == -inf:
-                continue
-            y += g if w in K else 0
-            known += y * self.busy + sum(y * self.one + p[i] * (K[i] - 1) for i in F)
-            alone = w is None or w in K
-            groups.setdefault(None if alone else (w, g), []).append((k, known))
-            time = max(time, -(-known // self.U)) if alone else time
+        spend(20 * len(self.prices), "its potentials")
+        before = [*label.worth]
+        for at in moments:
+            before = [*map(max, before, self.worths(label, at, left))]
+        rows, table, alone = self.alike(tuple(left), tuple(F))
+        less, whole = [K[i] - 1 for i in F], self.busy + self.one * len(F)
+        known = [worth + y * whole + sum(map(mul, p, less)) for worth, (y, p, _) in zip(before, rows, strict=True)]
+        most = [-inf] * len(table)  # with the batch, of all that are alike
+        for worth, (_, _, one) in zip(known, rows, strict=True):
+            if one is not None and worth > most[one]:
+                most[one] = worth
+        time = max(S, *(-(-most[one] // self.U) for one in alone))
         tokens = tuple(done + (i in K) for i, done in enumerate(label.tokens))
         ready = tuple(time + self.wait[i][label.tokens[i]] if i in K else at for i, at in enumerate(label.ready))
         over = {i for i in F if tokens[i] == len(self.fresh[i])}
         after = Known(label.ends + time * sum(self.rates[i] for i in over), time, tokens, ready, ())
         others = tuple(self.context(label, i) - 1 if i in left and i not in K else 0 for i in range(len(tokens)))
-        for some in groups.values():
-            some.sort(key=lambda each: each[1], reverse=True)
-        worth = []
-        for c, (_, g, w, p, _) in enumerate(self.prices):
-            best = self.worth(after, c, time)
-            more = (g * self.wait[w][label.tokens[w]] if w in K else 0) - sum(p[i] * K[i] for i in F if i not in over)
-            some = groups.get(None if w is None or w in K else (w, g), []) if w not in over else []
-            best = max(best, *(known + more for k, known in some if k == c), -inf)
-            for k, known in some:
-                if known + more <= best:
-                    break
-                best = max(best, known + more - self.most(c, k, others, room))
-            worth.append(best)
+        best = self.changed(most, table, others, room)
+        last, kept = [i for i in left if i not in over], [0 if i in over else K[i] for i in F]
+        worth = self.worths(after, time, last)
+        for c, (_, p, one) in enumerate(rows):
+            if one is not None and worth[c] > -inf:
+                _, g, w, _, _ = self.prices[c]
+                more = g * self.wait[w][label.tokens[w]] if w in K else 0
+                worth[c] = max(worth[c], best[one] + more - sum(map(mul, p, kept)))
         return after._replace(worth=tuple(worth))
+
+    def changed(self, most: list[Any], table: Table, others: tuple[int, ...], room: int) -> list[Any]:
+        """What each class is worth as itself or another of its kind: this is more by what v may rise at the least.
+
+        Either way what v rises from k to c by way of d is no less than at once. So nothing need be tried from a class d
+        that k is as good as, whichever way v rises from k to d.
+        """
+        best, kept = [*most], list[int]()
+        for c in sorted(range(len(most)), key=most.__getitem__, reverse=True):
+            is_needed = True
+            for k in kept:
+                if most[k] <= best[c]:
+                    break
+                if gains := table[c][k]:
+                    low, high = sorted(self.rises(gains, others, room))
+                    best[c] = max(best[c], most[k] - low)
+                    is_needed = is_needed and most[k] - high < most[c]
+            if is_needed:
+                kept.append(c)
+        spend(10 * len(best) * len(kept), "its potentials")
+        return best
 
     def covers(self, one: Any, other: Any) -> bool:
         """Whether one label says no more than another."""
@@ -2548,13 +2604,26 @@ class WithPrices(Orders):
         return all(its <= others or (its < one.time and i not in self.waited) for its, others, i in ready)
 
 
-def greedy(rows: list[tuple[int, int]], room: Any) -> int:
-    """The most that (gain, tokens) give in a room."""
+def apart(one: Any, other: Any) -> Gains:
+    """Of each request by number what a token gains by one potential over another, the dearest first.
+
+    On the device; on the host; and on the device over the host.
+    """
+    rows = [(a - c, b - d, i) for i, ((a, b), (c, d)) in enumerate(zip(one, other, strict=True))]
+    there = [(dq, i) for _, dq, i in rows if dq > 0]
+    device = [(dp, i) for dp, _, i in rows if dp > 0]
+    moved = [(dp - max(0, dq), i) for dp, dq, i in rows if dp > max(0, dq)]
+    return sorted(device, reverse=True), sorted(there, reverse=True), sorted(moved, reverse=True)
+
+
+def greedy(gains: list[tuple[int, int]], limits: tuple[int, ...], room: Any) -> int:
+    """The most that tokens of so many gain in a room."""
     total = 0
-    for gain, tokens in sorted(rows, reverse=True):
-        taken = min(tokens, room)
-        room -= taken
-        total += max(0, gain) * taken
+    for gain, i in gains:
+        if limits[i] >= room:
+            return total + gain * room if room else total
+        room -= limits[i]
+        total += gain * limits[i]
     return total
 
 
