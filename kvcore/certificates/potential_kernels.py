@@ -20,6 +20,8 @@ class Priced(NamedTuple):
     context: Any  # [requests, tokens]: tokens with KV on the device when a token is generated
     call: Any  # [requests, tokens]: the call after a token
     rest: Any  # [requests, tokens]: what follows the end of a token at the least
+    calls: Any  # [requests, tokens]: all calls after this token and later ones, but not after the last
+    pause: Any  # [requests, tokens]: the first token from this one on with a call of these after it, else the last
     rate: Any  # [requests]
     busy: int  # what a batch takes that works
     each: int  # ... for a token that is processed
@@ -51,6 +53,7 @@ class Orders(NamedTuple):
     sums: Any  # [2 ** requests]: the least sum of the ends of a set
     weight: Any  # [requests, 3]: prices of a token on the device, on the host, and what it is dearer on the device
     size: Any  # [requests]: the most tokens
+    pause: Any  # [requests]: the token before the next call
 
 
 @compiled
@@ -239,7 +242,44 @@ def least(p, f, at):
         for i in range(len(p.length)):
             if some >> i & 1:
                 f.sums[some] = min(f.sums[some], f.sums[some & ~(1 << i)] + p.rate[i] * f.first[some])
-    return total + f.sums[left]
+    return max(total + f.sums[left], f.ends[at] + crowd(p, f, at, left)) if left else total
+
+
+@compiled
+def crowd(p, f, at, left):
+    """Return the least sum of the ends of those left, as each waits where not all fit."""
+    one, n, room, few, calls, rate = p.busy + p.each + p.token, 0, p.blocks * p.block, LARGE, 0, LARGE
+    total, first, tokens = 0, 4 * LARGE, 0
+    for i in range(len(p.length)):
+        if left >> i & 1:
+            q, a = f.token[at, i], p.length[i] - f.token[at, i]
+            pause = max(0, f.ready[at, i] - f.time[at]) + p.calls[i, q]
+            n, few, rate, first = n + 1, min(few, a), min(rate, p.rate[i]), min(first, one * a + pause)
+            room, tokens, calls = room + 1 - p.context[i, q], tokens + a, calls + pause
+            total += p.rate[i] * (f.time[at] + one * a + pause)
+    return total + rate * max(0, first - calls - together(p, f, at, left, n, few, one * min(room, tokens)))
+
+
+@compiled
+def together(p, f, at, left, n, few, room):
+    """Return the most time in which all of these n generate tokens."""
+    ended, most = 0, 0
+    for i in range(len(p.length)):
+        if left >> i & 1:
+            ended += max(0, f.ready[at, i] - f.time[at])
+            f.pause[i] = p.pause[i, f.token[at, i]]
+    while True:
+        near = few
+        for i in range(len(p.length)):
+            if left >> i & 1:
+                near = min(near, f.pause[i] + 1 - f.token[at, i])
+        most = max(most, min(near * (p.busy + p.each + p.token), -(-(room - (n - 1) * ended) // n)))
+        if near == few:
+            return most
+        for i in range(len(p.length)):
+            if left >> i & 1 and f.pause[i] + 1 - f.token[at, i] == near:
+                ended += p.call[i, f.pause[i]]
+                f.pause[i] = p.pause[i, f.pause[i] + 1]
 
 
 add = labels.adding(covers, least)
@@ -259,5 +299,5 @@ def room(requests: int, potentials: int, most: int) -> Orders:
         worth=numbers(most + 1, potentials),
         **{name: numbers(potentials) for name in ("before", "gain")},
         **{name: numbers(2**requests) for name in ("first", "sums")},
-        weight=numbers(requests, 3), size=numbers(requests),
+        weight=numbers(requests, 3), size=numbers(requests), pause=numbers(requests),
     )  # fmt: skip

@@ -44,6 +44,8 @@ class WithPrices(Orders):
         out, back = (Fraction(swaps[name] * self.divisor, swaps.divisor) for name in SWAPS[:2])
         self.given_room, self.values = self.room * block, lru_cache(2**16)(self.values_of)
         self.sides, self.alike, nothing = cache(self.sides_of), cache(self.alike_of), ((0, 0),) * n
+        # of each request, tokens before a call (as a count), and its time
+        self.pauses = [[(k, wait) for k, wait in enumerate(waits[:-1], 1) if wait] for waits in self.wait]
         self.prices: list[Any] = [(self.U, 0, None, (0,) * n, (0,) * n)]
         for each in proof.potentials:
             y, g, w, p, q = each.compute, each.wait, each.request, each.device, each.host
@@ -145,7 +147,28 @@ class WithPrices(Orders):
             without = [(bits & ~place[i], i) for i in left if bits & place[i]]
             when[bits] = max(when[bits], *(when[less] for less, _ in without))
             cost.append(min(cost[less] + self.rates[i] * when[bits] for less, i in without))
-        return label.ends + cost[-1] + sum(self.rates[i] * self.rest[i][label.tokens[i]] for i in left)
+        after = sum(self.rates[i] * self.rest[i][label.tokens[i]] for i in left)
+        return label.ends + max(cost[-1] + after, self.crowd(label, left) if left else 0)
+
+    def crowd(self, label: Any, left: list[int]) -> int:
+        """Crowds: the ends without waiting, and how much all must wait."""
+        d, n, T, calls, alone = self.busy + self.one, len(left), label.time, list[tuple[int, int]](), dict[int, int]()
+        tokens = {i: len(self.fresh[i]) - label.tokens[i] for i in left}  # a
+        for i in left:
+            mine = [(0, label.ready[i] - T)] if label.ready[i] > T else []
+            mine += [(k - label.tokens[i], wait) for k, wait in self.pauses[i] if k > label.tokens[i]]
+            alone[i] = d * tokens[i] + sum(wait for _, wait in mine)
+            calls += mine
+        spend(30 * len(calls) + 60 * n, "a crowd")
+        few = min(tokens.values())
+        X = min(sum(tokens.values()), self.given_room + n - sum(self.context(label, i) for i in left))
+        over, lost = 0, 0  # E(m), and what is lost for the best m
+        for m, wait in [*sorted(calls), (few, 0)]:
+            lost = max(lost, min(min(m, few) * d, -((over * (n - 1) - X * d) // n)))
+            over += wait
+        waiting = min(alone.values()) - sum(wait for _, wait in calls) - lost
+        least = min(self.rates[i] for i in left)
+        return sum(self.rates[i] * (T + alone[i]) for i in left) + least * max(0, waiting)
 
     def followers(self, label: Any) -> Iterator[Any]:
         """All labels that may follow."""

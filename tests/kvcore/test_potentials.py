@@ -25,6 +25,7 @@ from tests.support.random_proofs import random_potentials
 from tests.support.random_schedules import random_schedule
 
 FLOW = "total-flow-time"
+KERNELS = "kvcore.certificates.potential_kernels"
 PROFILES = FRESH, TIGHT, TIGHT.but(partial=True), TIGHT.but(partial=True, chunked=True, requests=3)
 
 
@@ -97,6 +98,66 @@ def test_no_bound_is_above_an_optimum():
         count, reached = count + 1, reached + (max(bounds) == optimum)
     assert count >= 10
     assert 20 * reached >= count
+
+
+def crowd(seed):
+    """Two or three requests with calls, of which not all fit at the end."""
+    draw, texts = Random(seed), []
+    for id in "ABC"[: draw.choice([2, 3])]:
+        calls = [f"/{draw.choice([0, 1, 3, 5, 12])}{draw.choice(['', '+1'])}{draw.choice('fpd')} {draw.randint(1, 5)}"
+                 for _ in range(draw.choice([0, 1, 1, 2]))]  # fmt: skip
+        texts.append(f"{id} {draw.choice([1, 1, 2])} {draw.randint(1, 5)}" + "".join(calls))
+    requests = [each.replace(arrival=draw.choice([0, 0, 1, 4]), weight=draw.choice([1, 1, 2]))
+                for each in requests_of("; ".join(texts))]  # fmt: skip
+    cost = CostFunction(busy=draw.choice([1, 2, 4]), tokens=draw.choice([0, 0, 1]), generated=draw.choice([0, 0, 1]))
+    peaks, block = [each.peak for each in requests], draw.choice([1, 1, 2])
+    memory = -(-draw.randint(max(peaks), max(max(peaks), sum(peaks) - 1)) // block) * block
+    return instance(*requests, cost=(cost,), memory=memory, block=block, host_memory=draw.choice([0, 4, 20]),
+                    partial=draw.choice([True, False]))  # fmt: skip
+
+
+def bounds_of_crowds(kernels, monkeypatch, most=400):
+    """Yield bounds by a search and one that knows of no crowds, and their labels."""
+    alone = plain(LABELS, FRONTIER, KERNELS)
+    alone.crowd = lambda *_: 0
+    for seed in few(range(2000), 40):
+        tiny, objective = crowd(seed), SUMS[seed % len(SUMS)]
+        proof = Potentials(scale=1, potentials=(), labels=20000)
+        if seed % 3 == 0:
+            proof = random_potentials(Random(seed), tiny).replace(labels=20000, target=None)
+        ends = []
+        for each in (kernels, alone):
+            monkeypatch.setattr(potentials, "kernels", each)
+            ends.append(PotentialSearch(tiny, objective, proof).run())
+        with suppress(TooManyStates):
+            assert ends[0].bound <= exhaustive_optimum(tiny, objective, max_states=most)[0]
+        yield ends
+
+
+def test_crowds_save_labels_and_change_no_bound(monkeypatch):
+    """Not above an optimum, nor above the best of all labels."""
+    saved = count = 0
+    for crowded, alone in bounds_of_crowds(potential_kernels, monkeypatch):
+        assert crowded.is_found
+        assert crowded.bound == alone.bound
+        saved, count = saved + (crowded.labels < alone.labels), count + 1
+    assert saved >= count / 20
+
+
+SLIPS = {
+    "room": lambda p, f, at, left, n, few, room: (p, f, at, left, n, few, room - p.busy - p.each - p.token),
+    "all": lambda p, f, at, left, n, few, room: (p, f, at, left, n + 1, few, room),
+    "calls": lambda p, f, at, left, n, few, room: (p._replace(call=50 * p.call), f, at, left, n, few, room),
+}
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_crowds_that_wait_for_nothing_are_noticed(name, monkeypatch):
+    """Planted: a token less fits, there is one more to wait, early calls take fifty times as long."""
+    wrong = plain(LABELS, FRONTIER, KERNELS)
+    right, slip = wrong.together, SLIPS[name]
+    wrong.together = lambda *given: right(*slip(*given))
+    assert any(crowded.bound != alone.bound for crowded, alone in bounds_of_crowds(wrong, monkeypatch, most=0))
 
 
 def test_the_other_checker_agrees():
@@ -179,7 +240,7 @@ def test_without_numba_the_search_is_the_same(monkeypatch):
         return [random_potentials(Random(seed), drawn(seed)).value(drawn(seed), FLOW) for seed in range(20)]
 
     compiled = found()
-    monkeypatch.setattr(potentials, "kernels", plain(LABELS, FRONTIER, "kvcore.certificates.potential_kernels"))
+    monkeypatch.setattr(potentials, "kernels", plain(LABELS, FRONTIER, KERNELS))
     assert found() == compiled
 
 
