@@ -78,9 +78,11 @@ let answer line =
     if Shares.prove inst (one_of objectives objective) (int place) (resource by) (z bound)
     then "proved " ^ Big_int_Z.string_of_big_int (z bound) ^ " by shares" else "not proved by these shares"
   | List [Word "speed"; objective; bound; place; by; part; fee; slot; scale; level; cells; price; rows; group] ->
-    if Speed.prove inst (one_of objectives objective) (int place) (resource by) (int part) (int fee) (number 1 slot) (number 1 scale)
-      (all z price) (all (all z) rows) (all int group) (int level) (int cells) (z bound)
-    then "proved " ^ Big_int_Z.string_of_big_int (z bound) ^ " by prices of work" else "not proved by these prices of work"
+    (match Speed.prove inst (one_of objectives objective) (int place) (resource by) (int part) (int fee) (number 1 slot) (number 1 scale)
+      (all z price) (all (all z) rows) (all int group) (int level) (int cells) (z bound) with
+    | true -> "proved " ^ Big_int_Z.string_of_big_int (z bound) ^ " by prices of work"
+    | false -> "not proved by these prices of work"
+    | exception Speed.Large -> Printf.sprintf "not proved: more than %d steps" Speed.most)
   | List [Word "search"; aim; bound; scale; strict; most; vectors] ->
     let o = if aim = Word "max-flow-time" then None else Some (one_of objectives aim) in
     Search.prove inst o (z bound) (int scale) (flag strict) (all prices vectors) (int most)

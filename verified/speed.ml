@@ -8,6 +8,11 @@ let z = Z.of_int and float = Z.to_float
 let fine = Z.shift_left Z.one 40
 let parts = 4  (* bands of what tokens have more work than the base *)
 
+(* What a plan takes is not known before; so many steps are a minute. *)
+exception Large
+let most = 4_000_000_000 and steps = ref 0
+let step n = steps := !steps + n; if !steps > most then raise Large
+
 type line = { e : float; gap : float }  (* of the cost: 1024ths not paid by speed, what is not shared *)
 
 (* The best ratio of a tangent, and the toll and the speed there. *)
@@ -57,13 +62,14 @@ let plan ~line ~origin ~length ~least ~prices ~weight ~pieces ~lone ~dues ~level
   let value_for (h, amount, least, own) a c =
     let done_by value =
       let rec add s sum = if at s >= c then sum else
+        let () = step 8 in
         let ticks = min c (at (s + 1)) -. max a (at s) in
         add (s + 1) (if ticks > 0. then sum +. ticks *. speed line (nth price_array s) (fee own s h) value least else sum) in
       add (int_of_float ((max a (at start) -. float origin) /. wide)) 0. *. h >= amount in
     let most = ref 1. in
     while not (done_by !most) && !most < 1e200 do most := !most *. 16. done;
     if !most >= 1e200 then 1e100 else bisect 50 0. !most done_by in
-  let tolls own bands values s = snd (Array.fold_left (fun (k, sum) (h, _, least, _) ->
+  let tolls own bands values s = step 8; snd (Array.fold_left (fun (k, sum) (h, _, least, _) ->
     k + 1, sum +. h *. toll line (nth price_array s) (if k = 0 && own then nth dues_array s /. h else 0.) values.(k) least) (0, 0.) bands) in
   let head_band = [| float first.amount, float first.amount, max (float least) (gap +. float first.amount), true |] in
   let values_for a n =
@@ -131,6 +137,7 @@ let plan ~line ~origin ~length ~least ~prices ~weight ~pieces ~lone ~dues ~level
     let len0 = at (start + s + 1) -. a in
     List.iter (fun ((_, gain, (tolls : float array)) as row) ->
       let sum = ref (weight *. a +. gain) and len = ref len0 in
+      step (last - s);
       for n = s to last - 1 do
         let next = !sum +. !len *. (weight -. tolls.(n)) in
         let low = if next < !sum then next else !sum in
@@ -219,7 +226,9 @@ let prove inst o place r m e slot scale prices rows group level cells bound =
     let made = try if Array.for_all (fun p -> Z.sign p = 0) prices then none else plan ~line ~origin ~length ~least ~prices ~weight ~pieces ~lone ~dues ~level ~cells
       with Invalid_argument _ | Failure _ | Not_found | Z.Overflow | Division_by_zero -> none in
     Hashtbl.add known key made; made in
+  steps := 0;
   let plans = List.map2 plan_of states (List.combine weights firsts) in
+  List.iter (fun p -> step (25 * p.slots * (1 + List.length p.tries) * (1 + List.length p.cells))) plans;  (* to check it *)
   let root = root line.e line.gap in
   let prices = Array.to_list prices in
   speed_proves inst o place r m e slot fine unit root prices plans bound

@@ -317,6 +317,17 @@ def test_an_installed_copy_builds_the_program_once(monkeypatch, tmp_path):
     assert kv.verify_certificate(MARS, claim(MARS, "total-flow-time", 29), proved=True) == 29
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+def test_prices_of_work_that_take_too_long_are_declined():
+    source, library = machine_checked.FOLDER / "speed.ml", Library()
+    source.write_text(source.read_text(encoding="utf-8").replace("4_000_000_000", "4_000_000"), encoding="utf-8")
+    record = library.record("equal-I16-O16")
+    instance, made = library.instance(record), library.certificate(record, "total-flow-time")
+    with pytest.raises(kv.InvalidCertificate, match="not proved: more than 4000000 steps"):
+        kv.verify_certificate(instance, made, proved=True)
+
+
 @pytest.mark.usefixtures("installed")
 def test_without_ocaml_there_is_one_line(monkeypatch):
     monkeypatch.setenv("PATH", "")
