@@ -276,11 +276,7 @@ class SlotSolver:
 
 
 def _tightened(search: SlotSearch) -> Graphs:
-    """Return the graphs with deadlines lowered by the first vector until there are no fewer slots.
-
-    The ticks up to its end are part of the start's worth of a request. So with f the worth of the start of all, and v
-    that of one, the others cost f - v or more, and what is left of the target bounds these ticks.
-    """
+    """Return the graphs with deadlines lowered until there are no fewer slots: what others cost leaves no more."""
     graphs, before, scale = search.graphs, search.slots + 1, search.scale
     while (slots := max(1, int(graphs.deadline.max()))) < before:
         before, prices = slots, search.vectors[0].prices[:, :slots]
