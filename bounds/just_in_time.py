@@ -4,7 +4,7 @@ In each batch at most one amount is neither all nor nothing: a prefill, or a swa
 anyway, or until a call returns or a request arrives; one that fills the room there is; a drop that makes just the room
 needed. The search follows `width` labels with the same tokens left, the least bound first, and proves nothing.
 
-It finds more near the best order of tokens where nothing comes from the host (`fresh.py` with memory).
+It finds more near the best order of tokens of `fresh.py` with memory.
 """
 
 from __future__ import annotations

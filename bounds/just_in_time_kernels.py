@@ -229,12 +229,7 @@ def ticks(p, f, at, i, column, amount):
 
 @compiled
 def amounts(p, f, at, now, i, column):
-    """Add what a batch leads to with each amount that is just enough, or just in time.
-
-    What is evicted in part makes room, or takes no longer than the batch does without it. A swap, and a partial
-    prefill, lasts as long as the batch does without it, or until a request is ready, or beyond that by a token; or
-    takes all the room there is.
-    """
+    """Add what a batch leads to with each amount that is just enough, or just in time (`just_in_time.py`)."""
     n, device, host = len(p.length), f.device[at, i], f.host[at, i]
     if column == WORK:
         largest = p.context[i, f.token[at, i]] - device - host + min(host, f.chosen[i, DROP]) - 1

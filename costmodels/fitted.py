@@ -4,14 +4,8 @@
     found.report          errors of each shape, fitted and held out
     found.rounded(tick)   the integer cost, with its rounding error
 
-Batches that only move KV give the transfers; batches that only work give the work; batches that do both are held out.
-Shapes of the work:
-
-    linear  t = sum b_k x_k
-    hinge   t = sum b_k x_k + a max(0, tokens - knee): the weights hide the first tokens
-    max     t = max(sum b_k x_k, sum c_k x_k): memory and compute, each fitted to the batches that it is the longest for
-
-`auto` takes the least mean error held out, the simpler shape if equal; new batches see slightly more.
+Batches that do both, move KV and work, are held out. Shapes of the work: `docs/costmodels.md`; of `max` each sum is
+fitted to the batches that it is the longest for. `auto` takes the least mean error held out, the simpler if equal.
 """
 
 from collections.abc import Callable, Sequence

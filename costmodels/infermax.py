@@ -9,7 +9,7 @@ read, and P the sum of c*c + 2*c*m over prefills. It lacks the time to read the 
 with a floor for `a_o S + b_o` (`docs/costmodels.md`).
 
 With grouped queries, as in 70B, the simulator makes attention (a K + b) 10 % longer where more than one request is in
-that phase. That factor g is not linear and is left out: 70B is below the simulator's by at most 10 % of the attention.
+that phase. This is not linear and is left out.
 """
 
 from collections.abc import Mapping

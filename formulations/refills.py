@@ -26,9 +26,6 @@ tokens and pairs, so f loses X in one batch and gains Y in the other with
 
 As busy > 0, the earlier batch loses at least the ticks that the later one gains, also if it becomes empty. So the first
 j batches last no longer, for every j; with nothing to wait for, no token is later. QED
-
-*Example.* One request, prompt 10, one output, f = busy + pairs, d = 1: the whole prefill lasts 101 ticks; one of 9
-tokens and a decode last 82 + 1.
 """
 
 from kvcore.cost import CostFunction

@@ -2502,8 +2502,7 @@ class WithPrices(Orders):
     def alike_of(self, left: tuple[int, ...], F: tuple[int, ...]) -> tuple[list[Any], Table, list[int]]:
         """For a batch: y' of each potential, p of F, and its class or None; of two classes of a kind how v changes.
 
-        Lemma 3 asks of two potentials only whether they are of time alone, or else w and g, and the prices of others:
-        of all that are alike in these, the one that is worth most with the batch is worth most to all.
+        Lemma 3 asks only for w and g, or neither, and the prices of others: of those alike in these the best counts.
         """
         classes, rows = dict[Any, int](), list[Any]()
         others = set(left) - set(F)
@@ -2599,10 +2598,9 @@ class WithPrices(Orders):
         return after._replace(worth=tuple(worth))
 
     def changed(self, most: list[Any], table: Table, others: tuple[int, ...], room: int) -> list[Any]:
-        """What each class is worth as itself or another of its kind: this is more by what v may rise at the least.
+        """What each class is worth as itself or another of its kind, less what v may rise at the least.
 
-        Either way what v rises from k to c by way of d is no less than at once. So nothing need be tried from a class d
-        that k is as good as, whichever way v rises from k to d.
+        What v rises by way of d is no less than at once: from d that k is as good as, either way, nothing is tried.
         """
         best, kept = [*most], list[int]()
         for c in sorted(range(len(most)), key=most.__getitem__, reverse=True):
@@ -2628,10 +2626,7 @@ class WithPrices(Orders):
 
 
 def apart(one: Any, other: Any) -> Gains:
-    """Of each request by number what a token gains by one potential over another, the dearest first.
-
-    On the device; on the host; and on the device over the host.
-    """
+    """What a token gains by one potential over another: on the device; on the host; on the device over the host."""
     rows = [(a - c, b - d, i) for i, ((a, b), (c, d)) in enumerate(zip(one, other, strict=True))]
     there = [(dq, i) for _, dq, i in rows if dq > 0]
     device = [(dp, i) for dp, _, i in rows if dp > 0]

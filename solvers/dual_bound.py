@@ -45,11 +45,10 @@ def rungs(
 ) -> Iterator[Rung]:
     """Yield what each way proves, again when that changed, until `upper` is proved optimal.
 
-    Each way that applies has a turn in the first quarter of the processor seconds (`LadderOptions.first`); then those
-    with more to gain share the rest, the best last. A way whose first proof may end more than `late` seconds late is
+    Turns are as docs/commands.md says (`bound`). A way whose first proof may end more than `late` seconds late is
     declined, except `alone`. In its second turn a way ends early if its gain a second would not bring it beyond the
-    others in its time. `found` is called with the way's name and each certificate or schedule; `finds`: searches go for
-    schedules; `news` returns the value of one found elsewhere.
+    others. `found` is called with the way's name and each certificate or schedule; `finds`: searches go for schedules;
+    `news` returns the value of one found elsewhere.
     """
     check_objective(objective)
     instance.cost.check_linear()

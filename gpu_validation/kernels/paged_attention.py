@@ -3,9 +3,7 @@
 A program takes one entry of the work list (a request and its first row), one KV head, and one split of the KV. Its tile
 of queries packs the heads that share the KV head, row after row. It walks over the KV in tiles of TILE tokens with a
 running softmax in base 2: `top` is the maximum so far, `total` the sum of the weights, `acc` the weighted values. The
-last tiles are read with a mask: free blocks and tails may hold NaN. The blocks of a tile are looked up during the tile
-before, so that the compiler pipelines loads. Tokens are divided by BS as unsigned numbers: one shift where BS is a
-power of two.
+last tiles are read with a mask: free blocks and tails may hold NaN.
 """
 
 from typing import Any

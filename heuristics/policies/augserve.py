@@ -22,7 +22,7 @@ class AugServe(Unified):
 
         prefill L^2 T / 2N    decode T (L O + O^2 / 2)    return T (L R + R^2 / 2) / N    transfer C / 2 times its ticks
 
-    (The paper's swap terms, if an iteration moves as many tokens as the link does.) The smallest value less `alpha`
+    The smallest value less `alpha`
     times the ticks since the request was last scheduled goes first: (26) with the sign that lets waiting help. A common
     term apart it is constant, so the queues keep their order.
 

@@ -42,7 +42,7 @@ class Mars(Unified):
     others, and are evicted after them. With `refresh` = k the scores of those that hold KV are computed in every k-th
     batch; the score of one that waits does not change.
 
-    `lamps` refreshes scores at intervals (ten batches on ToolBench). `mars-fcfs`, not `ranked`, evicts the last comer.
+    `lamps` refreshes scores at intervals. `mars-fcfs`, not `ranked`, evicts the last comer.
 
     Running time: O(r) a batch, r running; O(r log r) where memory lacks (without `ranked` O(r)); O(log n) an event.
     Source: MARS (arXiv 2410.18248), Section 3 and Algorithm 1, breakdown of components in Section 4 ("MARS w/o

@@ -43,16 +43,16 @@ has its token. In the order of these tokens the k-th is no earlier than the firs
 follow.
 
 **Crowds.** Of n requests left let i have a_i tokens and calls of l_i to come (r_i > T too); d = fixed + each + token.
-With d a token it ends at T + d a_i + l_i; how much later it is by now is its lag, which never falls. Until C, when the
-first of them ends, m batches generate tokens of all. In these each lag grows by all but d; else one does, unless
-someone is in a call. As C >= T + d a_i + l_i for one i, lags are at C in all at least
+With d a token it ends at T + d a_i + l_i; its lag is how much later it is by now, and never falls. Until C, when the
+first ends, m batches generate tokens of all. In these each lag grows by all but d; else one does, unless one is in a
+call. As C >= T + d a_i + l_i for one i, lags are at C in all at least
 
     min over i of (d a_i - sum of l_j for j != i) - m d.
 
-By the end t of the last of the m, calls of E' >= E(m) are over: those before each request's m-th token. Contexts fit at
-t and grow with each token, so X = blocks of the device - sum of K_i + n tokens at most are generated, and lags are
-n (t - T) - X d - E' or more; later they grow by C - t less the other calls. 1 / n of this and (n - 1) / n of the growth
-alone: instead of m d only (X d - (n - 1) E(m)) / n is lost.
+By the end t of the last of the m, calls of E' >= E(m) are over: those before m-th tokens. Contexts fit at t and grow
+with each token: at most X = room of the device - sum of K_i + n are generated, so lags are n (t - T) - X d - E' or
+more; later they grow by C - t less other calls. 1 / n of this and (n - 1) / n of the growth alone: of m d only
+(X d - (n - 1) E(m)) / n is lost.
 """
 
 from collections.abc import Callable

@@ -150,11 +150,7 @@ def put_back(group, size, done, room, block, lists, old):
 
 @allocating
 def anneal(rounds, hot, cold, room, grid, requests, lists, best_lists, best, moves):
-    """Make `rounds` moves while the heat falls from `hot` to `cold`; return the cost of the best lists.
-
-    A move takes out up to `moves.size` requests and inserts them anew, some a little later than they fit, some with a
-    limit on the slots of KV on the device in a free call, and some with evictions.
-    """
+    """Make `rounds` moves while the heat falls from `hot` to `cold`; return the cost of the best lists."""
     plan, count = lists
     n, block, first, area = count.shape[0], grid.block, requests.first, requests.area
     scratch = _scratch(grid, first, plan.shape[1])

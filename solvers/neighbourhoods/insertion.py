@@ -232,9 +232,8 @@ def insert(room, grid, arrival, segments, most, host_first, run, pieces, scratch
     """Put a request where it is done early, segment by segment; return the count of pieces (0: it does not fit).
 
     `segments` are rows (context, decode, duration of the call before, tokens not yet processed if KV was kept, handling
-    of that call). KV is kept over a call, at most `most` slots on the device, or dropped, whichever is earlier. Where
-    KV cannot be kept as it must, the segment before the call begins later. With `run` above 0, evictions cut a segment
-    into runs of at least `run` tokens if it ends earlier so; KV that a call preserves is evicted at the return.
+    of that call). KV is kept over a call, at most `most` slots on the device, or dropped, whichever is earlier. With
+    `run` above 0, evictions cut a segment into runs of at least `run` tokens if it ends earlier so.
     """
     parts, first_slot, end_slot, first_piece, spare = scratch
     k, last = 0, segments.shape[0]
