@@ -104,7 +104,7 @@ class WithPrices(Orders):
         ]
 
     def sides_of(self, left: tuple[int, ...]) -> list[Any]:
-        """For what is left: y, the weight of what a batch takes, of which requests it speaks, and their p."""
+        """For those left: what a batch is worth, its requests as bits, and their p."""
         found = list[Any]()
         for y, _, w, p, q in self.prices:
             those = [k for k, i in enumerate(left) if p[i] or q[i] or i == w]
@@ -211,7 +211,7 @@ class WithPrices(Orders):
         return after._replace(worth=tuple(worth))
 
     def changed(self, most: list[Any], table: Table, others: tuple[int, ...], room: int) -> list[Any]:
-        """What each class is worth as itself or another of its kind, less what v may rise at the least.
+        """What each class is worth as itself or another of its kind, less what v rises.
 
         What v rises by way of d is no less than at once: from d that k is as good as, either way, nothing is tried.
         """
@@ -248,7 +248,7 @@ def apart(one: Any, other: Any) -> Gains:
 
 
 def greedy(gains: list[tuple[int, int]], limits: tuple[int, ...], room: Any) -> int:
-    """The most that tokens of so many gain in a room."""
+    """The most that tokens gain in a room, of each request up to its limit."""
     total = 0
     for gain, i in gains:
         if limits[i] >= room:
