@@ -74,8 +74,10 @@ def best_first(search: Any, instance: Box, claim: Fraction) -> Amount:
                 raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
             labels = known.setdefault(following.tokens, []) if following else []
             spend(100 * len(labels) + 500, "its labels")
-            least = max(bound, search.least(following)) if following else goal
-            if following and least < goal and not any(search.covers(one, following) for one in labels):
+            if not following or any(search.covers(one, following) for one in labels):
+                continue
+            least = max(bound, search.least(following))
+            if least < goal:
                 labels[:] = [one for one in labels if not search.covers(following, one)] + [following]
                 heapq.heappush(waiting, (least, following))
     return claim
