@@ -120,7 +120,7 @@ def bounds_of_crowds(kernels, monkeypatch, most=400):
     """Yield bounds by a search and one that knows of no crowds, and their labels."""
     alone = plain(LABELS, FRONTIER, KERNELS)
     alone.crowd = lambda *_: 0
-    for seed in few(range(2000), 40):
+    for seed in few(range(300), 6):
         tiny, objective = crowd(seed), SUMS[seed % len(SUMS)]
         proof = Potentials(scale=1, potentials=(), labels=20000)
         if seed % 3 == 0:
