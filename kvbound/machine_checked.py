@@ -14,7 +14,9 @@ from typing import Any
 
 from kvcore import certificates
 from kvcore.certificates import Alone, Certificate, InvalidCertificate, Shares
+from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
+from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.shares import RESOURCES
 from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import SlotPrices, Slots
@@ -135,7 +137,7 @@ def claim(instance: Instance, certificate: Certificate) -> str:
         kind, more = "shares", _division(instance, proof)
     elif isinstance(proof, Speed):
         kind, more = "speed", _speed(instance, proof)
-    elif isinstance(proof, Events):
+    elif isinstance(proof, Events | Enumeration | Fresh):
         more = 1, True, MOST_STATES, ()
     elif isinstance(proof, Slots):
         more = proof.scale, proof.strict, MOST_STATES, [_prices(instance, each) for each in proof.prices]

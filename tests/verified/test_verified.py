@@ -14,7 +14,9 @@ import pytest
 import kvbound as kv
 from kvbound import machine_checked
 from kvcore.certificates import Alone, SlotDual, SlotPrices, certify
+from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
+from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.pairs import Pairs
 from kvcore.certificates.shares import Shares
 from kvcore.rules import RULES
@@ -273,6 +275,15 @@ def test_shares_of_the_library_are_proved(objective):
     assert kv.verify_certificate(instance, made, proved=True) == made.value
     with pytest.raises(kv.InvalidCertificate, match="not proved by these shares"):
         kv.verify_certificate(instance, certify(instance, objective, made.proof, made.value + 1), proved=True)
+
+
+@pytest.mark.parametrize("proof", [Fresh(fee=1, memory=True, labels=178), Enumeration(states=100_000)])
+def test_what_other_searches_prove_is_searched_again(proof):
+    free = MARS.with_calls_handled("free")
+    made = certify(free, "total-flow-time", proof)
+    assert kv.verify_certificate(free, made, proved=True) == made.value == 27
+    with pytest.raises(kv.InvalidCertificate, match="a schedule ends at 27"):
+        kv.verify_certificate(free, certify(free, "total-flow-time", proof, 28), proved=True)
 
 
 def test_another_instance_is_refused():
