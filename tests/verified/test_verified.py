@@ -284,6 +284,9 @@ def test_what_other_searches_prove_is_searched_again(proof):
     assert kv.verify_certificate(free, made, proved=True) == made.value == 27
     with pytest.raises(kv.InvalidCertificate, match="a schedule ends at 27"):
         kv.verify_certificate(free, certify(free, "total-flow-time", proof, 28), proved=True)
+    large = kv.builtin_instance("infercept-sample:k=3,evict=1")
+    with pytest.raises(kv.BadInput, match=f"takes no certificate of the kind {proof.kind}"):
+        kv.verify_certificate(large, certify(large, "total-flow-time", proof, 1), proved=True)
 
 
 def test_another_instance_is_refused():
