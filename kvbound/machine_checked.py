@@ -42,6 +42,7 @@ ENDS = "a schedule ends at"
 """What the program says of a bound that is false."""
 MOST_STATES = 200_000
 """Joint states of a search: half a GB."""
+MOST_TOKENS = 16  # of `enumeration` and `fresh`
 FUNCTION = (
     "divisor", "busy", "any_decode", "any_prefill", "tokens", "tokens_above", "generated", "decode_requests",
     "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs", "swap_out_tokens", "swap_in_tokens", "swap_outs",
@@ -124,8 +125,8 @@ def program() -> Path:
 def claim(instance: Instance, certificate: Certificate) -> str:
     """Return the line of a claim, with the prices that prove it. BadInput where the checker takes no such proof."""
     proof = certificate.proof
-    by_kind = {Alone: ALONE, Shares: SHARES, Speed: SPEED}
-    takes = by_kind.get(type(proof), TAKES)
+    takes = {Alone: ALONE, Shares: SHARES, Speed: SPEED}.get(type(proof), TAKES)
+    is_toy = not instance.machine.partial and sum(request.peak for request in instance.requests) <= MOST_TOKENS
     if certificate.value < 0:
         raise BadInput("the checker in Coq is not asked for a bound below 0")
     about = _instance(instance, certificate.objective, certificate.instance_sha256, takes)
@@ -137,19 +138,16 @@ def claim(instance: Instance, certificate: Certificate) -> str:
         kind, more = "shares", _division(instance, proof)
     elif isinstance(proof, Speed):
         kind, more = "speed", _speed(instance, proof)
-    elif isinstance(proof, Events) or (isinstance(proof, Enumeration | Fresh) and _is_toy(instance)):
+    elif isinstance(proof, Events) or (is_toy and isinstance(proof, Enumeration | Fresh)):
         more = 1, True, MOST_STATES, ()
     elif isinstance(proof, Slots):
         more = proof.scale, proof.strict, MOST_STATES, [_prices(instance, each) for each in proof.prices]
     elif isinstance(proof, SlotDual) and isinstance(proof.prices, SlotPrices):
         more = proof.scale, False, MOST_STATES, [_prices(instance, proof.prices)]
     else:
-        raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}")
+        of_toys = f" above {MOST_TOKENS} tokens, or with `partial`" * isinstance(proof, Enumeration | Fresh)
+        raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}{of_toys}")
     return _line(*about, (kind, aim, certificate.bound, *more))
-
-
-def _is_toy(instance: Instance) -> bool:
-    return sum(request.peak for request in instance.requests) <= 64  # with more tokens a search takes minutes
 
 
 def judgement(instance: Instance, schedule: Schedule) -> str:

@@ -284,9 +284,11 @@ def test_what_other_searches_prove_is_searched_again(proof):
     assert kv.verify_certificate(free, made, proved=True) == made.value == 27
     with pytest.raises(kv.InvalidCertificate, match="a schedule ends at 27"):
         kv.verify_certificate(free, certify(free, "total-flow-time", proof, 28), proved=True)
-    large = kv.builtin_instance("infercept-sample:k=3,evict=1")
-    with pytest.raises(kv.BadInput, match=f"takes no certificate of the kind {proof.kind}"):
-        kv.verify_certificate(large, certify(large, "total-flow-time", proof, 1), proved=True)
+    wide = free.machine.replace(memory=40, host_memory=40, batch_tokens=40, prefill_tokens=40)
+    long = free.replace(machine=wide, requests=tuple(each.replace(prompt=20) for each in free.requests))
+    for large in (long, free.replace(machine=free.machine.replace(partial=True))):
+        with pytest.raises(kv.BadInput, match=f"kind {proof.kind} above 16 tokens, or with `partial`"):
+            kv.verify_certificate(large, certify(large, "total-flow-time", proof, 1), proved=True)
 
 
 def test_another_instance_is_refused():
