@@ -50,7 +50,6 @@ CASES = {
     "configurations": ("configurations", "hindsight-n14-M30-seed14", "hindsight-n25-M30-seed0"),
     "speed": ("speed", "mix-siso-liso-32 for total-flow-time", "mix-siso-lilo-32 for max-flow-time"),
     "events": ("events", "infercept-sample-k4-evict1", "mars-like-n6-seed0"),
-    "fresh": ("fresh", "infercept-ve-k3-chunked1", "ve-3", "real-3-ve-s2"),
     "just-in-time": ("just-in-time", "infercept-ve-k3-chunked1", "ve-2", "real-3-math-s2"),
     "late-tail": ("late-tail", "slo-toolbench-r8 for p90-flow-time", "slo-mixed-r4 for p90-ttft",
                   "azure-code-7b-0-100 for p90-ttft"),

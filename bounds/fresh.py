@@ -1,26 +1,26 @@
-"""Orders of fresh work, one function of the cost after another, with ever more labels."""
+"""Orders of batches, one search after another, with ever more labels."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 
 from bounds.task import Proposal, Task
 from bounds.traced import path
-from bounds.tuning import Options, option
 from formulations.timing import start_early
-from kvcore.certificates.budget import Most
-from kvcore.certificates.fresh import Fresh, FreshSearch, chain_of, check_size, most_fee
+from kvcore.certificates.budget import InvalidCertificate, Most
+from kvcore.certificates.fresh import Fresh, FreshSearch
+from kvcore.certificates.potentials import Potentials, PotentialSearch
+from kvcore.certificates.tokens import chain_of, check_size
 from kvcore.instance import Instance
+from kvcore.metrics import scale_of
 from kvcore.referee import InvalidSchedule
 from kvcore.schedule import Batch, Schedule
 
 
-@dataclass(frozen=True)
-class FreshOptions(Options):
-    """Orders of fresh work."""
+class Looks:
+    """Numbers of labels."""
 
-    first_labels: int = option(1000, "labels after which there is a first proof")
+    first = 1000  # after which there is a proof
 
 
 def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
@@ -29,32 +29,33 @@ def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
     Raises InvalidCertificate where there is no hope.
     """
     check_size(task.instance)
-    return _proofs(task)
+    if not can_bind(task.instance):
+        raise InvalidCertificate("contexts fit together: potentials prove the same")
+    functions = [k for k, line in enumerate(task.instance.cost.functions) if line.tokens or line.busy or k == 0]
+    searches = [FreshSearch(task.instance, task.objective, k, Most.labels, task.upper) for k in functions]
+    return looks(task, [
+        (Fresh(function=k, memory=True, labels=Most.labels, target=search.target), search)
+        for k, search in zip(functions, searches, strict=True)
+    ])  # fmt: skip
 
 
-def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
-    instance, options = task.instance, FreshOptions.given()
-    searches = {
-        (k, fee, memory): FreshSearch(instance, task.objective, k, Most.labels, task.upper, None, fee, memory)
-        for k, function in enumerate(instance.cost.functions)
-        if function.tokens or function.busy or k == 0
-        for fee in sorted({0, most_fee(instance, k)})
-        for memory in ((False, True) if can_bind(instance) else (False,))
-    }
-    labels = options.first_labels
-    while searches:
-        for (k, fee, memory), search in [*searches.items()]:
-            look = search.run(labels, task.stops if labels > options.first_labels else lambda: False)
-            proof = Fresh(function=k, fee=fee, memory=memory, labels=look.labels, target=search.target)
-            yield Proposal(proof, look.bound)
+def looks(
+    task: Task, searches: Iterable[tuple[Fresh | Potentials, FreshSearch | PotentialSearch]], most: int = Most.labels
+) -> Iterator[Proposal | Schedule]:
+    """Yield their proofs and schedules with ever more labels, up to `most` of them."""
+    waiting, labels = [*searches], min(Looks.first, most)
+    while waiting:
+        for proof, search in [*waiting]:
+            look = search.run(labels, task.stops if labels > Looks.first else lambda: False)
+            yield Proposal(proof.replace(labels=look.labels), look.bound)
             with suppress(InvalidSchedule):  # it may take memory, or a budget, that there is not
                 if look.is_found:
-                    yield in_order(instance, order_of(search))
+                    yield in_order(task.instance, order_of(search))
             if task.is_over():
                 return
-            if look.is_over or labels == Most.labels:
-                del searches[k, fee, memory]
-        labels = min(labels * 4, Most.labels)
+            if look.is_over or labels >= min(most, search.most):
+                waiting.remove((proof, search))
+        labels = min(labels * 4, most)
 
 
 def can_bind(instance: Instance) -> bool:
@@ -65,11 +66,16 @@ def can_bind(instance: Instance) -> bool:
     return sum(machine.blocks(request.peak) for request in instance.requests) > machine.memory // machine.block
 
 
-def order_of(search: FreshSearch) -> list[list[int]]:
+def upper_of(task: Task) -> int | None:
+    """Return the value of a known schedule in the units of a target."""
+    return None if task.upper is None else ceil(task.upper * scale_of(task.instance.requests, task.objective))
+
+
+def order_of(search: FreshSearch | PotentialSearch) -> list[list[int]]:
     """Return the requests that generate tokens in each batch up to the next label."""
-    f, requests = search.orders, range(len(search.jobs.length))
+    f = search.orders
     masks = [int(f.batch[at]) for at in path(f.labels, int(f.labels.heap[0]))[1:]]
-    return [[i for i in requests if mask >> i & 1] for mask in masks]
+    return [[i for i in range(f.token.shape[1]) if mask >> i & 1] for mask in masks]
 
 
 def in_order(instance: Instance, order: Sequence[Sequence[int]]) -> Schedule:

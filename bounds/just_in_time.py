@@ -4,7 +4,7 @@ In each batch at most one amount is neither all nor nothing: a prefill, or a swa
 anyway, or until a call returns or a request arrives; one that fills the room there is; a drop that makes just the room
 needed. The search follows `width` labels with the same tokens left, the least bound first, and proves nothing.
 
-It finds more near the best order of tokens of `fresh.py` with memory.
+It finds more near the best order of tokens at potentials of work.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from bounds import just_in_time_kernels as kernels
 from bounds.fresh import order_of
+from bounds.potentials import of_work
+from bounds.task import Task
 from bounds.traced import path
 from bounds.tuning import Options, option
 from kvcore.certificates import labels
@@ -25,6 +27,7 @@ from kvcore.certificates.events import line_of
 from kvcore.certificates.fresh import FreshSearch
 from kvcore.certificates.frontier import VALUES
 from kvcore.certificates.labels import TOP
+from kvcore.certificates.potentials import PotentialSearch
 from kvcore.features import FLOWS, RULES, Feature, Takes, features
 from kvcore.instance import Instance
 from kvcore.limits import limits_of
@@ -70,7 +73,7 @@ def search(
     if len(instance.requests) > options.most_requests:
         raise InvalidCertificate(f"schedules just in time take at most {options.most_requests} requests")
     main = _main(instance)
-    fresh = FreshSearch(instance, objective, main, 1, upper, memory=not machine.partial)
+    fresh = FreshSearch(instance, objective, main, 1, upper)  # its numbers alone
     jobs, requests, divisor = fresh.jobs, instance.requests, fresh.divisor
     linear, fixed = (np.array(part, dtype=np.int64) for part in zip(*map(line_of, functions), strict=True))
     calls = np.zeros_like(jobs.call)
@@ -107,10 +110,11 @@ def search_near(
     None without that order in time.
     """
     alone = instance.replace(machine=instance.machine.replace(host_memory=0))
-    fresh = FreshSearch(alone, objective, _main(instance), 1_000_000, upper, memory=True, room_parts=2)
-    if not fresh.run(stops=stops).is_found:
+    proof = of_work(Task(alone, objective, upper=upper), _main(instance), range(len(instance.requests)))
+    best = PotentialSearch(alone, objective, proof.replace(labels=1_000_000))
+    if not best.run(stops=stops).is_found:
         return
-    order = order_of(fresh)
+    order = order_of(best)
     for made in {alone.sha256: alone, instance.sha256: instance}.values():
         for slack in (6, 3):  # tokens by which a request may be before the order, or behind it
             found = search(made, objective, width, upper, stops, order, slack)

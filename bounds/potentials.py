@@ -1,23 +1,24 @@
-"""Potentials from a grid of prices: those on which times rest at the best order are held, until no more are new."""
+"""Potentials of work alone; then, where contexts do not fit together, from a grid of prices.
+
+Of the grid those on which times rest at the best order are held, until no more are new.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import product
-from math import ceil
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bounds.fresh import can_bind
+from bounds.fresh import Looks, can_bind, looks, order_of, upper_of
 from bounds.task import Proposal, Task
-from bounds.traced import path
-from kvcore.certificates.budget import InvalidCertificate, Most
-from kvcore.certificates.fresh import check_size
+from kvcore.certificates.budget import Most
 from kvcore.certificates.potential_kernels import Priced
-from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work, swaps_of
+from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work
+from kvcore.certificates.tokens import check_size, swaps_of
 from kvcore.instance import Instance
-from kvcore.metrics import scale_of
+from kvcore.schedule import Schedule
 
 
 class Grids:
@@ -28,25 +29,45 @@ class Grids:
     requests = 6
 
 
-def propose_potentials(task: Task) -> Iterator[Proposal]:
-    """Return ever better proofs. Raises InvalidCertificate where there is no hope."""
+def propose_potentials(task: Task) -> Iterator[Proposal | Schedule]:
+    """Return ever better proofs, and schedules. Raises InvalidCertificate where there is no hope."""
     check_size(task.instance)
-    if not can_bind(task.instance) or len(task.instance.requests) > Grids.requests:
-        raise InvalidCertificate("potentials are for a few requests that do not fit together")
-    if not any(line.tokens for line in task.instance.cost.functions):
-        raise InvalidCertificate("potentials are for tokens that take time")
     return _proofs(task)
 
 
-def _proofs(task: Task) -> Iterator[Proposal]:
+def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
+    instance, lines = task.instance, task.instance.cost.functions
+    has_grid = can_bind(instance) and len(instance.requests) <= Grids.requests and any(line.tokens for line in lines)
+    proofs = [of_work(task, k) for k, line in enumerate(lines) if line.tokens or line.busy or k == 0]
+    searches = [(proof, PotentialSearch(instance, task.objective, proof)) for proof in proofs]
+    yield from looks(task, searches, Looks.first if has_grid else Most.labels)
+    if has_grid and not task.is_over():
+        yield from _of_grid(task)
+
+
+def of_work(task: Task, function: int, sizes: Iterable[int] = (1,)) -> Potentials:
+    """Return potentials of the work of all requests, and of sets of these sizes."""
+    n, each = len(task.instance.requests), task.instance.cost.functions[function].tokens
+    sets = [some for size in {*sizes, n} for some in combinations(range(n), size)] if each else []
+    prices = [tuple(each * (i in some) for i in range(n)) for some in sets]
+    found = tuple(Potential(compute=1, device=price, host=price) for price in sorted(prices))
+    return Potentials(
+        function=function, scale=1, potentials=found, labels=_most_labels(len(found)), target=upper_of(task)
+    )
+
+
+def _most_labels(potentials: int) -> int:
+    return min(Most.labels, Most.work // (2 * label_work(1 + potentials)))
+
+
+def _of_grid(task: Task) -> Iterator[Proposal]:
     instance, lines = task.instance, task.instance.cost.functions
     work = max(range(len(lines)), key=lambda k: lines[k].tokens / lines[k].divisor)
     moves = max(range(len(lines)), key=lambda k: lines[k].swap_in_tokens / lines[k].divisor)
-    grid = Grid(instance, work, moves)
-    upper = None if task.upper is None else ceil(task.upper * scale_of(instance.requests, task.objective))
+    grid, upper = Grid(instance, work, moves), upper_of(task)
     held = dict.fromkeys(grid.potential(point, -1) for point in grid.of_work())
     while not task.is_over():
-        labels = min(Most.labels, Most.work // (2 * label_work(1 + len(held))))
+        labels = _most_labels(len(held))
         proof = Potentials(
             function=work, moves=moves, scale=Grids.scale, potentials=tuple(held), labels=labels, target=upper
         )
@@ -55,16 +76,11 @@ def _proofs(task: Task) -> Iterator[Proposal]:
         yield Proposal(proof.replace(labels=end.labels), end.bound)
         if not end.is_found:
             return
-        new = [each for each in grid.active(search.machine, order_of(search)) if each not in held]
+        order = [sum(1 << i for i in batch) for batch in order_of(search)]
+        new = [each for each in grid.active(search.machine, order) if each not in held]
         if not new:
             return
         held |= dict.fromkeys(new)
-
-
-def order_of(search: PotentialSearch) -> list[int]:
-    """Return who generates tokens in each batch up to the next label."""
-    f = search.orders
-    return [int(f.batch[at]) for at in path(f.labels, int(f.labels.heap[0]))[1:]]
 
 
 class Past(NamedTuple):

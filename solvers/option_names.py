@@ -21,7 +21,6 @@ GROUPS = {
     "configurations": "bounds.configurations:ConfigurationOptions",
     "speed": "bounds.speed:SpeedOptions",
     "events": "bounds.events:EventOptions",
-    "fresh": "bounds.fresh:FreshOptions",
     "just-in-time": "bounds.just_in_time:TimelyOptions",
     "late-tail": "bounds.tails:TailOptions",
     "slot-dual": "bounds.slot_dual:DualOptions",

@@ -21,19 +21,13 @@ class Chains(NamedTuple):
     rest: Any  # [requests, tokens]: what follows the end of a token at the least
     busy: int
     each: int  # what a fresh token takes
-    fee: int  # what it takes more in a batch that generates nothing: `busy`, shared by as many as a batch holds
-    budget: int  # of tokens in a batch
     token: int  # what a token takes that is generated
     chunked: bool
-    limited: bool  # memory is looked at
     block: int
     blocks: int  # of the device
     host: int  # tokens of the host
     swap_out_ticks: int  # what a token takes that is swapped out
     swap_in_ticks: int  # ... that is swapped in
-    room_parts: int  # with `partial`, into how many parts the room beside a batch is cut for each request; 0: it is not
-    reload_ticks: int  # ... what a token takes at the least that is processed or swapped in
-    reload_base: int  # ... of what any batch takes, what comes on top of that
     rate: Any  # [requests]: above `low`
     low: int
     target: int
@@ -51,8 +45,7 @@ class Orders(NamedTuple):
     batch: Any  # the requests that the batch before generates tokens of, as bits
     where: Any  # [labels, requests]: where the KV is that the last token left
     kept: Any  # [labels, requests]: of how many tokens there is KV, but what was processed since `open`
-    device: Any  # [labels, requests]: if `PART`, or with `room_parts`, how many of them were on the device at the most
-    away: Any  # [labels, requests]: with `room_parts`, since when more of them may have come back
+    device: Any  # [labels, requests]: if `PART`, how many of them were on the device at the most
     waits: Any
     works: Any
     pick: Any  # of what is tried: the choices, and what follows from them
@@ -61,8 +54,6 @@ class Orders(NamedTuple):
     opened: Any
     early: Any
     later: Any
-    most: Any
-    comes: Any
     spare: Any  # tokens that fit beside the batch
 
 
@@ -102,63 +93,16 @@ def has_room(p, f, at, batch):
     for i in range(len(p.length)):
         if batch >> i & 1:
             blocks += -(-p.context[i, f.token[at, i]] // p.block)
-    return blocks <= p.blocks or not (p.limited or p.room_parts)
+    return blocks <= p.blocks
 
 
 @inlined
 def picks(p, f, at, batch, i):
     """Return how many places a request's KV may have during a batch."""
     where = f.where[at, i]
-    if p.room_parts:
-        return p.room_parts if is_cut(p, f, at, batch, i) else 1
-    if not p.limited:
-        return 1
     if batch >> i & 1:
         return 2 if where == AWAY else 1
     return 1 if where == PART else 3
-
-
-@inlined
-def is_cut(p, f, at, batch, i):
-    """Whether a request outside a batch shares too little room with a later one."""
-    blocks, is_last = -p.blocks, True
-    for j in range(len(p.length)):
-        k = f.token[at, j]
-        if k < p.length[j]:
-            is_in = batch >> j & 1
-            blocks += -(-(p.context[j, k] - (0 if is_in else 1)) // p.block)
-            is_last = is_last and (is_in or j <= i)
-    return blocks > 0 and not is_last and not batch >> i & 1
-
-
-@compiled
-def back(p, f, at, batch, left, start):
-    """Write the KV that may be on the device; return the earliest end of a batch with its KV back, or `NO`."""
-    room, taken, lacks = p.blocks, 0, 0
-    for i in range(len(p.length)):
-        if batch >> i & 1:
-            need = p.context[i, f.token[at, i]]
-            room -= -(-need // p.block)
-            f.early[i], f.opened[i] = need - f.device[at, i] - 1, f.away[at, i]
-            lacks += need - f.device[at, i]
-    for i in range(len(p.length)):
-        if left & ~batch & (1 << i):
-            least, is_shared = 0, is_cut(p, f, at, batch, i)
-            if is_shared and f.pick[i]:
-                least = room * f.pick[i] // p.room_parts + 1
-            f.most[i] = (room * (f.pick[i] + 1) // p.room_parts - least) if is_shared else room
-            f.later[i] = least
-            taken += least
-            if least > -(-(p.context[i, f.token[at, i]] - 1) // p.block):
-                return NO
-    if taken > room:
-        return NO
-    for i in range(len(p.length)):
-        if left & ~batch & (1 << i):
-            f.most[i] = (f.later[i] + min(f.most[i], room - taken)) * p.block
-            used_up = used(p, f, batch, start, f.away[at, i], p.reload_ticks)
-            f.comes[i] = start + p.reload_base + p.reload_ticks * lacks - used_up
-    return start + p.reload_base + p.reload_ticks * lacks - spared(p, f, batch, start, 0, p.reload_ticks, 0)
 
 
 @compiled
@@ -173,14 +117,14 @@ def put(p, f, at, batch, left):
         if batch >> i & 1:
             again = pick == 1
             room -= -(-need // p.block)
-            if where == PART and p.limited:  # with `room_parts` more may be there than `device`
+            if where == PART:
                 lacks += max(0, need - f.device[at, i])
             elif where == AWAY and not again:
                 moves += kept * p.swap_in_ticks
-        elif pick == 1 and not p.room_parts:
+        elif pick == 1:
             goes = AWAY if where == HERE else HERE
             moves += kept * (p.swap_out_ticks if where == HERE else p.swap_in_ticks)
-        elif pick == 2 and not p.room_parts:
+        elif pick == 2:
             goes, again = PART, True
         if not batch >> i & 1 and goes == HERE:
             room -= -(-kept // p.block)
@@ -190,9 +134,7 @@ def put(p, f, at, batch, left):
         f.next_kept[i], f.opened[i] = (0, max(f.time[at], f.ready[at, i])) if again else (kept, f.open[at, i])
         f.early[i] = need - f.next_kept[i] - 1 if p.chunked else 0
     f.spare[0] = room * p.block
-    if p.limited and (room < 0 or host < 0):
-        return NO
-    return restored(p, lacks, moves)
+    return NO if room < 0 or host < 0 else restored(p, lacks, moves)
 
 
 @inlined
@@ -208,25 +150,21 @@ def step(p, f, at, batch, left):
     """Add the label after one batch, if new and below the target."""
     new, n = f.labels.count[FREE], len(p.length)
     start, ends, tokens, key = f.time[at], f.ends[at], f.labels.left[at], 0
-    work, fresh = 0, 0
+    work = 0
     for i in range(n):
         if batch >> i & 1:
             start = max(start, f.ready[at, i])
-    soon = back(p, f, at, batch, left, start) if p.room_parts else ZERO
     moves = put(p, f, at, batch, left)
-    if moves == NO or soon == NO:
+    if moves == NO:
         return EMPTY
     for i in range(n):
         if batch >> i & 1:
             k = f.token[at, i]
-            need = p.context[i, k] - f.next_kept[i]
-            work += p.token + p.each * need
-            fresh += need
-    time = max(start + p.busy + work - spared(p, f, batch, start, fresh, p.each, p.fee), f.time[at] + moves, soon)
+            work += p.token + p.each * (p.context[i, k] - f.next_kept[i])
+    time = max(start + p.busy + work - used(p, f, batch, start, start), f.time[at] + moves)
     for i in range(n):
         if left >> i & 1 and not batch >> i & 1:
-            since = start + p.busy - p.fee * p.budget + work + p.fee * fresh
-            f.later[i] = since - used(p, f, batch, start, f.opened[i], p.each + p.fee)
+            f.later[i] = start + p.busy + work - used(p, f, batch, start, f.opened[i])
     for i in range(n):
         k = f.token[at, i]
         f.token[new, i] = k
@@ -235,8 +173,7 @@ def step(p, f, at, batch, left):
             f.token[new, i] = k + 1
             f.ready[new, i] = f.open[new, i] = time + p.call[i, k]
             f.where[new, i], f.kept[new, i] = (PART, 0) if p.lost[i, k] else (HERE, p.context[i, k])
-            f.device[new, i] = f.kept[new, i] if p.room_parts else 0
-            f.away[new, i] = time
+            f.device[new, i] = 0
             if k + 1 == p.length[i]:
                 ends += (p.low + p.rate[i]) * time
         elif left >> i & 1:
@@ -244,16 +181,11 @@ def step(p, f, at, batch, left):
             latest = max(time, f.ready[at, i])
             f.where[new, i], f.device[new, i] = f.next_where[i], min(p.context[i, k] - 1, f.spare[0])
             f.open[new, i], f.kept[new, i] = min(latest, f.later[i]), f.next_kept[i]
-            if p.limited and f.next_where[i] == PART and p.host == 0:
+            if f.next_where[i] == PART and p.host == 0:
                 most = f.device[new, i]  # all KV that fits, where there was time for more
-                more = (p.each + p.fee) * (most - f.kept[new, i])
+                more = p.each * (most - f.kept[new, i])
                 if most < p.context[i, k] - 1 and latest - f.open[new, i] > more:
                     f.open[new, i], f.kept[new, i] = latest, most
-            if p.room_parts:
-                most = min(p.context[i, k] - 1, f.most[i])
-                f.device[new, i], f.away[new, i] = f.device[at, i], min(time, f.comes[i])
-                if time - f.away[new, i] > p.reload_ticks * (most - f.device[new, i]):
-                    f.device[new, i], f.away[new, i] = most, time
         key = mixed(key, f.token[new, i])
     f.time[new], f.ends[new], f.batch[new] = time, ends, batch
     f.labels.left[new], f.labels.key[new] = tokens, key
@@ -271,27 +203,14 @@ def early(p, f, batch, start, longest):
 
 
 @inlined
-def spared(p, f, batch, start, fresh, each, fee):
-    """Return how much work of a batch may be early: the least over what is left out."""
-    others = early(p, f, batch, start, NO)
-    found = each * others - fee * max(0, fresh - p.budget - others)
+def used(p, f, batch, start, since):
+    """Return how much work of a batch, and of a request open `since` (`start`: of none), may be early."""
+    found = start - since + p.each * early(p, f, batch, start, NO)
     for i in range(len(p.length)):
         if batch >> i & 1:
             longest = start - f.opened[i]
             others = early(p, f, batch, start, longest)
-            found = min(found, longest + each * others - fee * max(0, fresh - p.budget - others))
-    return found
-
-
-@inlined
-def used(p, f, batch, start, since, each):
-    """Return how much work of a batch, and of a request open `since`, may be early."""
-    found = start - since + each * early(p, f, batch, start, NO)
-    for i in range(len(p.length)):
-        if batch >> i & 1:
-            longest = start - f.opened[i]
-            others = early(p, f, batch, start, longest)
-            found = min(found, max(longest, start - since) + each * others)
+            found = min(found, max(longest, start - since) + p.each * others)
     return found
 
 
@@ -307,9 +226,6 @@ def covers(p, f, one, other):
         if k < p.length[i]:
             latest = max(f.time[one], f.ready[one, i])
             if latest > max(f.time[other], f.ready[other, i]):
-                return False
-            more = f.device[one, i] - f.device[other, i]
-            if p.room_parts and (more < 0 or f.away[one, i] > f.away[other, i] + p.reload_ticks * more):
                 return False
             where, its = f.where[one, i], f.where[other, i]
             is_empty = its == PART and f.kept[other, i] == 0 and f.open[other, i] >= latest
@@ -335,32 +251,19 @@ def least(p, f, at):
         start = max(now, f.ready[at, i])
         credit, need = start - f.open[at, i], p.context[i, k] - f.kept[at, i]
         work = p.token + p.each * need - min(p.each * (need - 1 if p.chunked else 0), credit)
-        more = p.token + p.each * need - credit + p.fee * max(0, need - p.budget)
-        own = start + p.busy + max(work, more)
+        own = start + p.busy + work
         if f.where[at, i] == AWAY:
             again = start + p.busy + p.token + p.each * p.context[i, k]
             own = min(max(own, now + p.swap_in_ticks * f.kept[at, i]), again)
-        elif p.limited and f.where[at, i] == PART:
+        elif f.where[at, i] == PART:
             own = max(own, now + restored(p, max(0, p.context[i, k] - f.device[at, i]), 0))
-        if p.room_parts:
-            lacks, late = p.context[i, k] - f.device[at, i], now - f.away[at, i]
-            own = max(
-                own,
-                start + p.reload_base + p.reload_ticks * lacks - min(p.reload_ticks * (lacks - 1), late + start - now),
-            )
-            f.most[m] = p.reload_ticks * lacks - min(p.reload_ticks * (lacks - 1), late)
         own += p.rest[i, k]
         alone += (p.low + p.rate[i]) * own
         total += p.rate[i] * own
         tails += now + p.rest[i, k]
         f.waits[m], f.works[m] = start + p.busy - now, work
         m += 1
-    ends = turns(f.waits, f.works, m)
-    if p.room_parts:
-        for i in range(m):
-            f.waits[i], f.works[i] = p.reload_base, f.most[i]
-        ends = max(ends, turns(f.waits, f.works, m))
-    return max(alone, total + p.low * (tails + ends))
+    return max(alone, total + p.low * (tails + turns(f.waits, f.works, m)))
 
 
 add = labels.adding(covers, least)
@@ -372,9 +275,9 @@ def room(requests: int, most: int) -> Orders:
     return Orders(
         labels=labels.room(most),
         **{name: numbers(most + 1, requests) for name in
-           ("token", "ready", "open", "where", "kept", "device", "away")},
+           ("token", "ready", "open", "where", "kept", "device")},
         **{name: numbers(most + 1) for name in ("time", "ends", "batch")},
         **{name: numbers(requests) for name in
-           ("waits", "works", "pick", "next_where", "next_kept", "opened", "early", "later", "most", "comes")},
+           ("waits", "works", "pick", "next_where", "next_kept", "opened", "early", "later")},
         spare=numbers(1),
     )  # fmt: skip

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from kvcore.certificates.budget import Budget, InvalidCertificate, Most
-from kvcore.certificates.fresh import chain_of
 from kvcore.certificates.proof import Known, Proof, cases_of
 from kvcore.certificates.steps import lines
+from kvcore.certificates.tokens import chain_of
 from kvcore.compiled import compiled
 from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Name, Noun, Request

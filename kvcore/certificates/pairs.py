@@ -30,8 +30,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from kvcore.certificates.budget import Budget, InvalidCertificate, Work
-from kvcore.certificates.fresh import chain_of
 from kvcore.certificates.proof import Proof
+from kvcore.certificates.tokens import chain_of
 from kvcore.features import CALLS, MACHINES, REQUESTS, SUMS, Takes
 from kvcore.instance import Instance, Request
 from kvcore.metrics import Value, least_value, scale_of, weight

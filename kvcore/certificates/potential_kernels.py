@@ -2,11 +2,9 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kvcore.certificates import labels
 from kvcore.certificates.frontier import ZERO
-from kvcore.certificates.labels import EMPTY, FREE, LARGE, TIRED, is_tired, mixed
+from kvcore.certificates.labels import EMPTY, FREE, LARGE, TIRED, is_tired, mixed, numbers
 from kvcore.compiled import compiled
 
 LOW = -4 * LARGE
@@ -288,10 +286,6 @@ search = labels.searching(expand)
 
 def room(requests: int, potentials: int, most: int) -> Orders:
     """Return arrays for these labels."""
-
-    def numbers(*shape: int) -> Any:
-        return np.zeros(shape, dtype=np.int64)
-
     return Orders(
         labels=labels.room(most),
         **{name: numbers(most + 1, requests) for name in ("token", "ready")},

@@ -64,9 +64,9 @@ from pydantic import Field
 
 from kvcore.certificates import potential_kernels as kernels
 from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
-from kvcore.certificates.fresh import check_size, fixed_of, tokens_of
 from kvcore.certificates.labels import LARGE, End, begin, run
 from kvcore.certificates.proof import Proof
+from kvcore.certificates.tokens import check_size, fixed_of, swaps_of, tokens_of
 from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Noun
 from kvcore.metrics import Value, least_value, scale_of, weight
@@ -140,7 +140,7 @@ class PotentialSearch:
 
 def _machine(instance: Instance, objective: str, proof: Potentials, rates: list[int]) -> kernels.Priced:
     machine, line = instance.machine, instance.cost.functions[proof.function]
-    length, _, _, call, rest, context, token = tokens_of(instance, objective, proof.function)
+    length, call, rest, context, token = tokens_of(instance, objective, proof.function)
     out, back = swaps_of(instance, proof.function, proof.moves)
     fixed, n, scale = fixed_of(instance, proof.function), len(rates), proof.scale
     zero = Potential(compute=scale, device=(0,) * n, host=(0,) * n)
@@ -182,9 +182,3 @@ def _machine(instance: Instance, objective: str, proof: Potentials, rates: list[
 def label_work(potentials: int) -> int:
     """Return nanoseconds that a label takes, about."""
     return Work.label * (1 + potentials * potentials // 400)
-
-
-def swaps_of(instance: Instance, function: int, moves: int) -> tuple[int, int]:
-    """Return what a swapped token takes, in units of `function`."""
-    line, divisor = instance.cost.functions[moves], instance.cost.functions[function].divisor
-    return line.swap_out_tokens * divisor // line.divisor, line.swap_in_tokens * divisor // line.divisor

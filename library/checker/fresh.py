@@ -7,15 +7,12 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import accumulate, product
 from math import inf
-from operator import le
 from typing import Any, NamedTuple
 
 from library.checker.files import MOST_TRIED, Amount, Box, Broken, NotChecked, spend
 from library.checker.instance import SWAPS, blocks
 from library.checker.objectives import MOST_OF, rates_of
 from library.checker.work import fresh_tokens, in_turns
-
-CELLS = 4  # of the room beside a batch, for kind `fresh` with `partial`
 
 
 class KV(NamedTuple):
@@ -44,10 +41,9 @@ class Label(NamedTuple):
     ready: tuple[int, ...]
     open: tuple[int, ...]
     kv: tuple[KV, ...]
-    back: tuple[tuple[int, int], ...]
 
 
-Row = tuple[int, int, int, KV, tuple[int, int]]
+Row = tuple[int, int, int, KV]
 
 
 def fresh(instance: Box, proof: Box, objective: str) -> Amount:
@@ -56,6 +52,8 @@ def fresh(instance: Box, proof: Box, objective: str) -> Amount:
     What the file says of the search is not looked at. Of labels with the same tokens, those that another one covers
     are left out.
     """
+    if not proof.memory or instance.machine.partial:
+        raise Broken("fresh proves nothing without memory, or with partial: potentials prove as much")
     return best_first(Orders(instance, proof, objective), instance, proof.claim)
 
 
@@ -84,11 +82,7 @@ def best_first(search: Any, instance: Box, claim: Fraction) -> Amount:
 
 
 class Orders:
-    """What is the same in all labels of kind `fresh`.
-
-    The place of a request's KV is `here`, `away` or `part`. With `partial`, `back` of a label has for each request the
-    most tokens on the device, and since when more may have come back.
-    """
+    """What is the same in all labels of kind `fresh`; the place of a request's KV is `here`, `away` or `part`."""
 
     def __init__(self, instance: Box, proof: Box, objective: str) -> None:
         if not proof.function < len(instance.cost):
@@ -101,37 +95,28 @@ class Orders:
         self.fresh, self.chunked = [[new for new, _ in chain] for chain in chains], machine.chunked
         self.contexts, self.divisor = [list(accumulate(news)) for news in self.fresh], line.divisor
         self.wait = [[call * line.divisor for _, call in chain] for chain in chains]
-        self.work_of(line, proof.fee)
-        self.cut, self.memory = proof.memory and machine.partial, proof.memory and not machine.partial
-        if proof.levels:
-            raise Broken("levels of what is on the host prove nothing any more")
+        self.work_of(line)
         self.swaps_of(line, instance.cost)
         each = zip(self.wait, self.fresh, strict=True)
         tails = (map(self.later_token, calls[-2::-1], news[:0:-1]) for calls, news in each)
         self.rest = [[0, *accumulate(tail)][::-1] for tail in tails]
         ends = [accumulate(each.decode for each in one.segments) for one in self.given]
-        calls = [[proof.memory and each.call and each.call.handling for each in one.segments] for one in self.given]
+        calls = [[each.call and each.call.handling for each in one.segments] for one in self.given]
         self.discards = [
             {end for end, how in zip(*each, strict=True) if how == "discard"} for each in zip(ends, calls, strict=True)
         ]
 
-    def work_of(self, line: Box, fee: int) -> None:
-        """The fixed part of a batch, what a token and a token that is generated take, and the fee of early tokens."""
+    def work_of(self, line: Box) -> None:
+        """The fixed part of a batch, what a token and a token that is generated take."""
         self.busy = line.busy + min(line.any_decode, line.any_prefill)
         self.token = min(line.decode_requests, line.prefill_requests) + line.generated
         limit = self.machine.batch_tokens if self.chunked else None
-        self.C, self.b, self.fee = limit or 1 + sum(map(sum, self.fresh)), line.tokens, fee
-        if fee > (self.busy // self.C if limit else 0):
-            raise Broken("the fee of a whole batch is more than its fixed cost")
+        self.C, self.b = limit or 1 + sum(map(sum, self.fresh)), line.tokens
 
     def swaps_of(self, line: Box, cost: list[Box]) -> None:
-        """What a token takes that is swapped out or in; of one that comes back, `again`, and `fixed` of the batch."""
+        """What a token takes that is swapped out or in."""
         outs, ins = ([each[name] * line.divisor // each.divisor for each in cost] for name in SWAPS[:2])
         self.out, self.into = max(zip(outs, ins, strict=True), key=sum)
-        b, busy = self.b, self.busy
-        mixed = [(b * r // max(1, b + r), busy * r // max(1, b + r)) for r in ins]
-        alike = (min(b, line.swap_in_tokens), busy)
-        self.again, self.fixed = (b, busy) if self.host == 0 else max(*mixed, alike)
 
     def later_token(self, call: int, new: int) -> int:
         """What a token takes after a call, in as many batches as the budget asks for."""
@@ -140,7 +125,7 @@ class Orders:
     def first(self) -> Label:
         """The label of the start."""
         n, arrivals = len(self.given), tuple(one.arrival * self.divisor for one in self.given)
-        return Label(0, 0, (0,) * n, arrivals, arrivals, (KV("part", 0, 0),) * n, ((0, 0),) * n)
+        return Label(0, 0, (0,) * n, arrivals, arrivals, (KV("part", 0, 0),) * n)
 
     def left(self, label: Label) -> list[int]:
         """Those that are not completed."""
@@ -151,49 +136,37 @@ class Orders:
         left = self.left(label)
         for bits in range(1, 2 ** len(left)):
             F = [i for k, i in enumerate(left) if bits >> k & 1]
-            every = product(*(self.places(label, F, i) for i in left))
-            for choices, room in product(every, list(self.rooms(label, F, left))):
-                yield FreshBatch(self, label, F, dict(zip(left, choices, strict=True)), room).following()
+            for choices in product(*(self.places(label, F, i) for i in left)):
+                yield FreshBatch(self, label, F, dict(zip(left, choices, strict=True))).following()
 
     def restored(self, lacks: int, moves: int) -> int:
         """The least time in which `lacks` tokens are processed or swapped in, beside moves of others."""
         b, into = self.b, self.into
         return max(moves, (into * (self.busy + b * lacks) + b * moves) // (b + into) if lacks and into else 0)
 
-    def coming(self, label: Label, i: int, start: int) -> int:
-        """With `partial`, what is left of bringing the context of the next token to the device, by (4)."""
-        device, since = label.back[i]
-        lacks = self.contexts[i][label.tokens[i]] - device
-        return self.again * lacks - min(self.again * (lacks - 1), start - since)
-
     def least(self, label: Label) -> int:
         """What no schedule through a label ends below: each request alone, or next tokens in turns.
 
         Turns are of what all rates have in common; what they have beyond it counts for each request alone.
         """
-        jobs, away, tails, alone, beyond, low = [], [], 0, 0, 0, min(self.rates)
+        jobs, tails, alone, beyond, low = [], 0, 0, 0, min(self.rates)
         for i in self.left(label):
             start, new = max(label.time, label.ready[i]), self.contexts[i][label.tokens[i]] - label.kv[i].kept
             work = self.token + self.b * new - min(self.b * (new - 1) * self.chunked, start - label.open[i])
             jobs.append((start + self.busy, work))
-            if self.cut:
-                away.append((label.time + self.fixed, self.coming(label, i, label.time)))
             tails += self.rest[i][label.tokens[i]]
             end = self.alone(label, i, start, work) + self.rest[i][label.tokens[i]]
             alone += self.rates[i] * end
             beyond += (self.rates[i] - low) * end
-        return label.ends + max(alone, beyond + low * (tails + max(in_turns(jobs), in_turns(away))))
+        return label.ends + max(alone, beyond + low * (tails + in_turns(jobs)))
 
     def alone(self, label: Label, i: int, start: int, work: int) -> int:
         """The earliest end of the next token of a request, if its batches are of it alone."""
         (place, kept, device), context = label.kv[i], self.contexts[i][label.tokens[i]]
-        new, credit = context - kept, start - label.open[i]
-        end = start + self.busy + max(work, self.token + self.b * new - credit + self.fee * max(0, new - self.C))
-        if self.cut:
-            return max(end, start + self.fixed + self.coming(label, i, start))
-        if self.memory and place == "part":
+        end = start + self.busy + work
+        if place == "part":
             return max(end, label.time + self.restored(max(0, context - device), 0))
-        if self.memory and place != "here":  # it comes back, or is dropped
+        if place != "here":  # it comes back, or is dropped
             back = label.time + self.into * kept
             return min(max(end, back), start + self.busy + self.token + self.b * context)
         return end
@@ -202,26 +175,12 @@ class Orders:
         """Where the KV of a request may be during a batch of F, after which moves."""
         (place, kept, _), opened, latest = label.kv[i], label.open[i], max(label.time, label.ready[i])
         stays, refilled = Choice(place, kept, opened, 0), Choice("part", 0, latest, 0)
-        if not self.memory or place == "part" or (place == "here" and i in F):
+        if place == "part" or (place == "here" and i in F):
             return [stays]
         if i in F:
             return [Choice("here", kept, opened, self.into * kept), refilled]
         other, ticks = ("away", self.out) if place == "here" else ("here", self.into)
         return [stays, Choice(other, kept, opened, ticks * kept), refilled]
-
-    def rooms(self, label: Label, F: list[int], left: list[int]) -> Iterator[dict[int, Any]]:
-        """With `partial`, blocks on the device that each request outside a batch has at most, in all cases."""
-        block, contexts = self.machine.block, {i: self.contexts[i][label.tokens[i]] for i in left}
-        room = self.room - sum(blocks(contexts[i], block) for i in F)
-        held = {i: blocks(contexts[i] - 1, block) for i in left if i not in F}
-        if not self.cut or (room >= 0 and (len(held) < 2 or sum(held.values()) <= room)):
-            yield dict.fromkeys(held, room)
-            return
-        for cells in product(range(CELLS), repeat=len(held) - 1) if room >= 0 else ():
-            low = [room * k // CELLS + 1 if k else 0 for k in cells] + [0]
-            high, spare = [room * (k + 1) // CELLS for k in cells] + [room], room - sum(low)
-            if spare >= 0 and all(map(le, low, held.values())):
-                yield {i: min(most, least + spare) for i, most, least in zip(held, high, low, strict=True)}
 
     def covers(self, one: Label, other: Label) -> bool:
         """Whether one label is no later, and no further on, than another with the same tokens."""
@@ -233,9 +192,6 @@ class Orders:
         latest, (place, kept, device), (its, has, at_most) = max(one.time, one.ready[i]), one.kv[i], other.kv[i]
         if latest > max(other.time, other.ready[i]):
             return False
-        (more, since), (less, others) = one.back[i], other.back[i]
-        if self.cut and (more < less or since > others + self.again * (more - less)):
-            return False
         if place in ("here", "away") and its == "part" and has == 0 and other.open[i] >= latest:
             return True
         if one.open[i] > other.open[i] or kept < has or (place != its and (place, its) != ("part", "here")):
@@ -246,37 +202,27 @@ class Orders:
 class FreshBatch:
     """A batch that generates tokens of the requests F after a label, with a choice for each KV.
 
-    S, N, w and G are those of the page; `parts` has of each set Y in F that is taken G(Y) and n(F - Y).
+    S, w and G are those of the page; `parts` has G(Y) and n(F - Y) of the empty set, and for each i of F of all of F
+    with no larger G.
     """
 
-    def __init__(
-        self, search: Orders, label: Label, F: list[int], choice: dict[int, Choice], most_of: dict[int, int]
-    ) -> None:
-        self.search, self.label, self.F, self.choice, self.most_of = search, label, F, choice, most_of
+    def __init__(self, search: Orders, label: Label, F: list[int], choice: dict[int, Choice]) -> None:
+        self.search, self.label, self.F, self.choice = search, label, F, choice
         self.contexts = {i: search.contexts[i][label.tokens[i]] for i in choice}
         self.S = max(label.time, *(label.ready[i] for i in F))
         new = {i: self.contexts[i] - choice[i].kept for i in F}
-        self.N = sum(new.values())
-        self.w = search.b * self.N + search.token * len(F)
+        self.w = search.b * sum(new.values()) + search.token * len(F)
         self.G = {i: self.S - choice[i].open for i in choice}
-        self.parts = self.sets(self.G, {i: (new[i] - 1) * search.chunked for i in F})
-        if search.cut:  # S, N, w and G of (4)
-            lacks = {i: self.contexts[i] - label.back[i][0] for i in F}
-            self.lags = {i: self.S - label.back[i][1] for i in choice}
-            self.done = self.S + search.fixed + search.again * sum(lacks.values())
-            self.returns = self.sets(self.lags, {i: tokens - 1 for i, tokens in lacks.items()})
-
-    def sets(self, G: dict[int, int], n: dict[int, int]) -> list[tuple[float, int]]:
-        """The empty set, and for each i of F all of F with no larger G."""
-        return [(-inf, sum(n.values())), *((G[i], sum(n[j] for j in self.F if G[j] > G[i])) for i in self.F)]
+        G, n = self.G, {i: (new[i] - 1) * search.chunked for i in F}
+        self.parts = [(-inf, sum(n.values())), *((G[i], sum(n[j] for j in F if G[j] > G[i])) for i in F)]
 
     def following(self) -> Label | None:
         """The label after it, or None if there is no room for the KV."""
         search, label, (room, host) = self.search, self.label, self.left_by_kv()
-        if search.memory and (room < 0 or host < 0):
+        if room < 0 or host < 0:
             return None
         opens = {i: self.open(i) for i in self.choice if i not in self.F}
-        end = max(self.time(), self.time_of_moves(), self.time_of_returns())
+        end = max(self.time(), self.time_of_moves())
         after = {i: self.generated(i, end) if i in self.F else self.waited(i, end, opens[i], room) for i in self.choice}
         ends = label.ends + end * sum(search.rates[i] for i in self.F if label.tokens[i] + 1 == len(search.fresh[i]))
         rows = zip(*(after.get(i) or row for i, row in enumerate(zip(*label[2:], strict=True))), strict=False)
@@ -293,21 +239,15 @@ class FreshBatch:
         return room, host
 
     def time(self) -> int:
-        """Line (1): time' = S + busy + w - min over Y of (G(Y) + b n(F - Y) - fee max(0, N - C - n(F - Y)))."""
-        b, fee, beyond = self.search.b, self.search.fee, self.N - self.search.C
-        early = min(max(G, 0) + b * n - fee * max(0, beyond - n) for G, n in self.parts)
-        return self.S + self.search.busy + self.w - early
+        """Line (1): time' = S + busy + w - min over Y of (G(Y) + b n(F - Y))."""
+        return self.S + self.search.busy + self.w - min(max(G, 0) + self.search.b * n for G, n in self.parts)
 
     def open(self, j: int) -> int:
-        """Line (3): open'_j = S + busy - fee C + w + fee N - min over Y of (G(Y + j) + b' n(F - Y))."""
-        b, fee = self.search.b, self.search.fee
-        early = min(max(G, self.G[j]) + (b + fee) * n for G, n in self.parts)
-        return self.S + self.search.busy - fee * self.search.C + self.w + fee * self.N - early
+        """Line (3): open'_j = S + busy + w - min over Y of (G(Y + j) + b n(F - Y))."""
+        return self.S + self.search.busy + self.w - min(max(G, self.G[j]) + self.search.b * n for G, n in self.parts)
 
     def time_of_moves(self) -> int:
-        """With `memory`, T' - T >= moves, and (b + r) (T' - T) >= r (busy + b L) + b moves where L tokens come back."""
-        if not self.search.memory:
-            return 0
+        """T' - T >= moves, and (b + r) (T' - T) >= r (busy + b L) + b moves where L tokens come back."""
         lacks = 0
         for i in self.F:
             was, context = self.label.kv[i], self.contexts[i]
@@ -315,33 +255,19 @@ class FreshBatch:
                 lacks += max(0, context - was.device)
         return self.label.time + self.search.restored(lacks, sum(each.swaps for each in self.choice.values()))
 
-    def time_of_returns(self) -> int:
-        """With `partial`, time' of (4): b is `again`, busy `fixed`, fee 0, and all but `device` tokens come back."""
-        if not self.search.cut:
-            return 0
-        return self.done - min(max(G, 0) + self.search.again * n for G, n in self.returns)
-
     def generated(self, i: int, end: int) -> Row:
-        """(tokens, ready, open, KV, back) of a request of F."""
+        """(tokens, ready, open, KV) of a request of F."""
         done = self.label.tokens[i] + 1
         ready = end + self.search.wait[i][done - 1]
         kv = KV("part", 0, 0) if done in self.search.discards[i] else KV("here", self.contexts[i], 0)
-        return done, ready, ready, kv, (kv.kept, end)
+        return done, ready, ready, kv
 
     def waited(self, i: int, end: int, opened: int, room: Any) -> Row:
-        """(tokens, ready, open, KV, back) of another; where it has less KV than by `open`, that is taken instead."""
+        """(tokens, ready, open, KV) of another; where it has less KV than by `open`, that is taken instead."""
         search, place, kept, ready = self.search, self.choice[i].place, self.choice[i].kept, self.label.ready[i]
         latest, most = max(end, ready), self.contexts[i] - 1
         opened, device = min(latest, opened), min(most, room * search.machine.block)
-        limit: Any = device if search.memory and search.host == 0 and place == "part" else inf
-        if limit < most and latest - opened > (search.b + search.fee) * (limit - kept):
+        limit: Any = device if search.host == 0 and place == "part" else inf
+        if limit < most and latest - opened > search.b * (limit - kept):
             opened, kept = latest, limit
-        back = self.came_back(i, end, most) if search.cut else self.label.back[i]
-        return self.label.tokens[i], ready, opened, KV(place, kept, device), back
-
-    def came_back(self, i: int, end: int, most: int) -> tuple[int, int]:
-        """With `partial`: as many tokens as its room has if (4) lets it have more by the end, or else away' of (4)."""
-        device, again = self.label.back[i][0], self.search.again
-        since = min(end, self.done - min(max(G, self.lags[i]) + again * n for G, n in self.returns))
-        full = min(most, self.most_of[i] * self.search.machine.block)
-        return (full, end) if end - since > again * (full - device) else (device, since)
+        return self.label.tokens[i], ready, opened, KV(place, kept, device)

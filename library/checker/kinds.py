@@ -57,10 +57,6 @@ CONFIGURATIONS = {
     "target": (optional(integer(1)), None), "tries": (integer(0, 10**9), 0),
 }  # fmt: skip
 EVENTS = {"states": integer(1), "target": (optional(integer(0, 2**60)), None), "free_drops": (switch, False)}
-FRESH = {
-    "function": (number, 0), "fee": (number, 0), "memory": (switch, False), "levels": ([number], []),
-    "labels": integer(1), "target": (optional(integer(0, 2**58)), None),
-}  # fmt: skip
 weight, amount = integer(0, 2**20), integer(0, 2**58)
 POTENTIAL = {
     "compute": weight, "wait": (weight, 0), "request": (optional(number), None), "device": [amount], "host": [amount],
@@ -76,6 +72,11 @@ SEARCH = {
 WITH_CONTENTS = {"alone", "enumeration", "shares", "late-windows", "late-tail", "speed"}
 WITH_LAYOUT = {"alone", "enumeration", "shares", "speed"}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
+FRESH = {
+    "memory": (switch, False), "labels": integer(1),
+    "function": (number, 0), "fee": (integer(0, 0), 0), "levels": (none, []),
+    "target": (optional(integer(0, 2**58)), None),
+}  # fmt: skip
 
 
 def window(value: Any, where: str) -> Any:

@@ -36,7 +36,7 @@ class WithPrices(Orders):
     """What is the same in all labels: the potentials (y, g, w, p, q); the first has no prices."""
 
     def __init__(self, instance: Box, proof: Box, objective: str) -> None:
-        super().__init__(instance, Box(proof, fee=0, memory=False, levels=[]), objective)
+        super().__init__(instance, proof, objective)
         n, self.U, self.one = len(self.given), proof.scale, self.b + self.token
         if not proof.moves < len(instance.cost):
             raise Broken(f"the cost has no function {proof.moves}")

@@ -103,7 +103,7 @@ def proof(draw: Random, instance: Instance) -> Proof:
         case "enumeration":
             return kinds.Enumeration(states=size(draw, 10**5, 1))
         case "fresh":
-            return kinds.Fresh(function=0, labels=size(draw, 10**5, 1), target=draw.choice([None, size(draw)]))
+            return kinds.Fresh(memory=True, labels=size(draw, 10**5, 1), target=draw.choice([None, size(draw)]))
         case "configurations":
             top = size(draw)
             same = {id: size(draw, top) for id in range(5)}

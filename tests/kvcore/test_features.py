@@ -4,6 +4,7 @@ import json
 import random
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from itertools import combinations
 from typing import get_args
 from unittest.mock import patch
@@ -33,7 +34,6 @@ from kvcore.certificates import (
     verify_certificate,
 )
 from kvcore.certificates.certificate import rounded
-from kvcore.certificates.fresh import most_fee
 from kvcore.cost import Cost, CostFunction, OwnCost
 from kvcore.errors import BadInput
 from kvcore.features import CALLS, NAMED, NOTHING, RULES, Feature, features
@@ -54,7 +54,7 @@ from tests.kvcore.test_slots_certificate import drawn as slotted
 from tests.support import random_proofs
 from tests.support.build import instance, request
 from tests.support.contents import with_contents
-from tests.support.drawer import LAID, PROFILES, tiny_instance
+from tests.support.drawer import LAID, PROFILES, TIGHT, draw_instance, tiny_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum, least_percentile
 from tests.support.few import ALL
 from tests.support.rigid import RIGID, rigid
@@ -107,6 +107,10 @@ def ordered(kind):
     return lambda seed: (kind(seed), SUMS[seed % len(SUMS)])
 
 
+def cut(seed):
+    return draw_instance(random.Random(seed), TIGHT.but(partial=True), f"cut-{seed}")
+
+
 def urgently(seed):
     return urgent(tiny_instance(seed, **MANY), random.Random(seed)), LATE
 
@@ -129,23 +133,21 @@ DRAWERS = {
     LateTail: on_paths(lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)])),
     Speed: in_turn(on_paths(tiny([*SUMS, "max-flow-time"])), tiny([*SUMS, "max-flow-time"], **LAID)),
     InOrder: tiny(SUMS),
-    Potentials: in_turn(tiny(SUMS), *map(ordered, (of_fresh.tight, of_fresh.cut))),
+    Potentials: in_turn(tiny(SUMS), *map(ordered, (of_fresh.tight, cut, partial(of_fresh.gapped, partial=True)))),
     Pairs: tiny(SUMS, cost="unit"),
     SlotDual: tiny(SUMS, cost="unit"),
     Slots: slotted,
     Configurations: starting,
     Events: tiny([*OBJECTIVES]),
     Enumeration: in_turn(sharing, tiny([*OBJECTIVES], **LAID)),
-    Fresh: in_turn(tiny(SUMS), *map(ordered, (of_fresh.drawn, of_fresh.tight, of_fresh.cut, of_fresh.gapped))),
+    Fresh: in_turn(tiny(SUMS), *map(ordered, (of_fresh.drawn, of_fresh.tight, of_fresh.gapped))),
 }  # fmt: skip
 
 
 def fresh(draw, instance):
-    for memory in (False, True):
-        for k in range(len(instance.cost.functions)):
-            most = most_fee(instance, k)
-            yield Fresh(function=k, fee=draw.choice((0, most)), memory=memory, labels=3000)
-            yield Fresh(function=k, fee=draw.choice((0, most)), memory=memory, labels=draw.randint(1, 40))
+    for k in range(len(instance.cost.functions)):
+        yield Fresh(function=k, memory=True, labels=3000)
+        yield Fresh(function=k, memory=True, labels=draw.randint(1, 40))
 
 
 def proofs(kind, draw, instance, objective, best):

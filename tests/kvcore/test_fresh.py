@@ -8,13 +8,17 @@ from random import Random
 import pytest
 
 import kvbound as kv
-from bounds.fresh import in_order, order_of
+from bounds.fresh import in_order, order_of, propose_fresh
+from bounds.potentials import of_work
+from bounds.task import Task
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, objective_value, verify_schedule
-from kvcore.certificates import Fresh, InvalidCertificate, certify, verify_certificate
+from kvcore.certificates import Certificate, Fresh, InvalidCertificate, certify, verify_certificate
 from kvcore.certificates import fresh as core
 from kvcore.certificates.budget import Most
-from kvcore.certificates.fresh import FreshSearch, most_fee
+from kvcore.certificates.fresh import FreshSearch
 from kvcore.certificates.labels import FREE, ROWS
+from kvcore.certificates.potentials import PotentialSearch
+from kvcore.files import parse
 from kvcore.metrics import SUMS
 from library import check
 from library.library import Library
@@ -32,8 +36,8 @@ MOST = 1500 if ALL else 400
 
 
 def drawn(seed):
-    """An instance with calls longer than batches, prefills in parts, and every switch; its memory may bind."""
-    return draw_instance(Random(seed), FRESH, f"fresh-{seed}")
+    """An instance with calls longer than batches, prefills in parts, and every switch but `partial`."""
+    return draw_instance(Random(seed), FRESH.but(partial=False), f"fresh-{seed}")
 
 
 def tight(seed):
@@ -41,18 +45,13 @@ def tight(seed):
     return draw_instance(Random(seed), TIGHT, f"tight-{seed}")
 
 
-def cut(seed):
-    """The same, but KV moves in parts."""
-    return draw_instance(Random(seed), TIGHT.but(partial=True), f"cut-{seed}")
-
-
-def gapped(seed):
+def gapped(seed, partial=False):
     """An instance in which a call leaves time for a part of another's prefill; a token that is swapped in is dear."""
     draw = Random(seed)
     calling = request("A", 1, (1, draw.randint(4, 7), draw.choice((0, 0, 1)), draw.choice(("preserve", "free"))), 1)
     arrival = draw.randint(2, 4)
     other = request("B", draw.randint(5, 8), 1, arrival=arrival)
-    machine = Machine(memory=20, host_memory=draw.choice((None, 30)), chunked=True, partial=True)
+    machine = Machine(memory=20, host_memory=draw.choice((None, 30)), chunked=True, partial=partial)
     cost = Cost((CostFunction(busy=1, tokens=1, swap_in_tokens=draw.choice((4, 9))),))
     return Instance(machine=machine, cost=cost, requests=(calling, other), name=f"gapped-{seed}")
 
@@ -75,18 +74,14 @@ def compared(seeds, kind):
             optimum = exhaustive_optimum(tiny, objective, max_states=MOST)[0]
         except TooManyStates:
             continue
-        bounds = [FreshSearch(tiny, objective, k, *most, fee=fee, memory=memory).run().bound
-                  for k in range(len(tiny.cost.functions)) for memory in (False, True)
-                  for most in ((1,), (7,), (10_000,), (10_000, optimum), (10_000, optimum + 1))
-                  for fee in range(most_fee(tiny, k) + 1)]  # fmt: skip
+        bounds = [FreshSearch(tiny, objective, k, *most).run().bound for k in range(len(tiny.cost.functions))
+                  for most in ((1,), (7,), (10_000,), (10_000, optimum), (10_000, optimum + 1))]  # fmt: skip
         assert max(bounds) <= optimum, (tiny.name, objective)
         count, tight = count + 1, tight + (max(bounds) == optimum)
     return count, tight
 
 
-@pytest.mark.parametrize(
-    "kind", [drawn, gapped, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (tight, cut))]
-)
+@pytest.mark.parametrize("kind", [drawn, gapped, pytest.param(tight, marks=pytest.mark.slow)])
 def test_no_bound_is_above_an_optimum(kind):
     count, reached = compared(few(range(400), 10), kind)
     assert 10 * reached >= count >= 10
@@ -96,21 +91,20 @@ def test_no_bound_is_above_an_optimum(kind):
 def test_what_a_gap_has_begun_is_not_processed_again():
     """While A calls, the first part of B's prompt is processed; 23 was claimed where its tokens counted as missing."""
     cost = CostFunction(busy=1, tokens=1, swap_in_tokens=9)
-    tiny = instance(*requests_of("A 1 1/5p 1; B 8 1 @3"), cost=(cost,), memory=20, partial=True)
-    found = FreshSearch(tiny, FLOW, 0, 10_000, memory=True).run()
+    tiny = instance(*requests_of("A 1 1/5p 1; B 8 1 @3"), cost=(cost,), memory=20)
+    found = FreshSearch(tiny, FLOW, 0, 10_000).run()
     assert found.bound <= exhaustive_optimum(tiny, FLOW, max_states=20_000)[0] == 21
     both_take(tiny, Fresh(labels=found.labels, memory=True), found.bound)
 
 
-@pytest.mark.parametrize("kind", [tight, cut])
-def test_memory_is_a_reason(kind):
+def test_memory_is_a_reason():
     """Where contexts do not fit together a bound that knows of memory is higher, and both checkers agree."""
     higher = 0
     for seed in (*range(40), 346):  # the last: only what is dropped and refilled ends in time
-        tiny, objective = kind(seed), SUMS[seed // 2 % len(SUMS)]
-        plain, knowing = (FreshSearch(tiny, objective, 0, 10_000, memory=memory).run() for memory in (False, True))
-        assert plain.bound <= knowing.bound
-        if plain.bound == knowing.bound:
+        tiny, objective = tight(seed), SUMS[seed // 2 % len(SUMS)]
+        roomy = tiny.replace(machine=tiny.machine.replace(memory=None))
+        plain, knowing = of_work(Task(roomy, objective), 0), FreshSearch(tiny, objective, 0, 10_000).run()
+        if plain.replace(labels=10_000).value(roomy, objective) >= knowing.bound:
             continue
         with suppress(TooManyStates):
             assert knowing.bound <= exhaustive_optimum(tiny, objective, max_states=MOST)[0]
@@ -119,10 +113,10 @@ def test_memory_is_a_reason(kind):
     assert higher >= 8
 
 
-def placed(tiny, schedule, fee):
+def placed(tiny, schedule):
     """Follow a schedule label by label, with memory; return how many had KV away, or lost."""
     trace = verify_schedule(tiny, schedule)
-    search, requests = FreshSearch(tiny, FLOW, 0, 1000, fee=fee, memory=True), tiny.requests
+    search, requests = FreshSearch(tiny, FLOW, 0, 1000), tiny.requests
     p, f, at, out = search.jobs, search.orders, 0, 0
     part, here, away = core.kernels.PART, core.kernels.HERE, core.kernels.AWAY
     held, where = [0] * len(requests), [part] * len(requests)  # ... KV of a request, wherever it is
@@ -166,7 +160,7 @@ def placed(tiny, schedule, fee):
         waiting = [i for i, x in enumerate(early) if x]
         for size in range(1, len(waiting) + 1):
             for some in combinations(waiting, size):
-                assert min(f.open[at, i] for i in some) + (p.each + p.fee) * sum(early[i] for i in some) <= now
+                assert min(f.open[at, i] for i in some) + p.each * sum(early[i] for i in some) <= now
     assert f.labels.left[at] == 0
     return out
 
@@ -175,112 +169,14 @@ def test_every_schedule_is_covered_by_the_labels_of_its_places():
     """The claims of docs/fresh.md with memory, on random schedules: time, what is early, what the device has."""
     out = 0
     for seed in few(range(500, 7500), 27):
-        tiny, draw = tight(seed), Random(seed)
-        schedule = random_schedule(draw, tiny)
-        out += placed(tiny, schedule, draw.randint(0, most_fee(tiny, 0)))
+        tiny = tight(seed)
+        schedule = random_schedule(Random(seed), tiny)
+        out += placed(tiny, schedule)
     assert out >= (3000 if ALL else 100)
 
 
-def brought(tiny, schedule):
-    """Follow a schedule with `partial`, label by label; return how many requests had not all KV on the device."""
-    trace, search = verify_schedule(tiny, schedule), FreshSearch(tiny, FLOW, 0, 1000, memory=True)
-    p, f, at, lost, many = search.jobs, search.orders, 0, 0, range(len(tiny.requests))
-    device, host, doomed = [0 for _ in many], [0 for _ in many], [False for _ in many]
-    for j, (batch, made_of) in enumerate(zip(schedule.batches, trace.batches, strict=True)):
-        for i, id in enumerate(one.id for one in tiny.requests):
-            dropped, moved = batch.drop.get(id, 0), batch.swap_out.get(id, 0) - batch.swap_in.get(id, 0)
-            doomed[i] &= id not in batch.drop
-            device[i] += min(0, host[i] - dropped) - moved + batch.work.get(id, 0)
-            host[i] += moved - min(host[i], dropped)
-        made = [i for i in many if any(step.batch == j and step.generated for step in trace.requests[i].steps)]
-        left = [i for i in many if f.token[at, i] < p.length[i]]
-        if not made:
-            continue
-        bits = sum(1 << i for i in made)
-        room = p.blocks - sum(-(-p.context[i, f.token[at, i]] // p.block) for i in made)
-        for i in left:
-            held = -(-device[i] // p.block)
-            f.pick[i] = core.kernels.is_cut(p, f, at, bits, i) and next(
-                k for k in range(p.room_parts) if held <= room * (k + 1) // p.room_parts
-            )
-        new, rows = int(f.labels.count[FREE]), int(f.labels.count[ROWS])
-        core.kernels.step(p, f, at, bits, sum(1 << i for i in left))
-        assert f.labels.count[ROWS] == rows + 1
-        at, now = new, made_of.end * search.divisor
-        for i in made:
-            device[i] *= f.token[at, i] < p.length[i]
-            doomed[i] = p.lost[i, f.token[at, i] - 1]
-        assert f.time[at] <= now
-        beyond = {i: 0 if doomed[i] else max(0, device[i] - f.device[at, i]) for i in left}
-        lost += sum(f.device[at, i] < device[i] + host[i] for i in left if i not in made)
-        waiting = [i for i, x in beyond.items() if x]
-        for size in range(1, len(waiting) + 1):
-            for some in combinations(waiting, size):
-                assert min(f.away[at, i] for i in some) + p.reload_ticks * sum(beyond[i] for i in some) <= now
-    assert f.labels.left[at] == 0
-    assert (
-        f.labels.bound[: int(f.labels.count[ROWS])].max()
-        <= (objective_value(trace, FLOW) + search.before) * search.divisor
-    )
-    return lost
-
-
-def test_every_schedule_is_covered_by_the_labels_of_what_is_on_the_device():
-    """The claims of docs/fresh.md with `partial`, on random schedules: time, and what comes back."""
-    lost = sum(brought(cut(seed), random_schedule(Random(seed), cut(seed))) for seed in few(range(6000), 22))
-    assert lost >= (600 if ALL else 40)
-
-
-def follow(tiny, trace, fee):
-    """Follow the batches of a schedule, label by label; return how many were compared with work done early."""
-    search, early, done = FreshSearch(tiny, FLOW, 0, 1000, fee=fee), [0] * len(tiny.requests), 0
-    p, f, at, compared = search.jobs, search.orders, 0, 0
-    for j, batch in enumerate(trace.batches):
-        steps = {i: step for i, each in enumerate(trace.requests) for step in each.steps if step.batch == j}
-        made = [i for i, step in steps.items() if step.generated]
-        early = [0 if i in made else x + (steps[i].tokens - steps[i].recomputed if i in steps else 0)
-                 for i, x in enumerate(early)]  # fmt: skip
-        if not made:
-            continue
-        left = [i for i in range(len(early)) if f.token[at, i] < p.length[i]]
-        new, rows = int(f.labels.count[FREE]), int(f.labels.count[ROWS])
-        core.kernels.step(p, f, at, sum(1 << i for i in made), sum(1 << i for i in left))
-        assert f.labels.count[ROWS] == rows + 1
-        at, now = new, batch.end * search.divisor
-        done += sum(now for i in made if f.token[at, i] == p.length[i])
-        assert f.time[at] <= now
-        assert f.ends[at] <= done
-        waiting = [i for i, x in enumerate(early) if x]
-        for size in range(1, len(waiting) + 1):
-            for some in combinations(waiting, size):
-                work = (p.each + p.fee) * sum(early[i] for i in some)
-                assert min(f.open[at, i] for i in some) + work <= now
-                compared += 1
-    assert f.labels.left[at] == 0
-    value = (objective_value(trace, FLOW) + search.before) * search.divisor
-    assert all(f.labels.bound[: int(f.labels.count[ROWS])] <= value)
-    return compared
-
-
-def test_every_schedule_is_covered_by_the_labels_of_its_batches():
-    """The invariant of docs/fresh.md, on random schedules: nothing is later, and no work was done sooner."""
-    compared = 0
-    for seed in few(range(3000), 13):
-        tiny, draw = drawn(seed), Random(seed)
-        trace = verify_schedule(tiny, random_schedule(draw, tiny))
-        compared += follow(tiny, trace, draw.randint(0, most_fee(tiny, 0)))
-    assert compared >= (300 if ALL else 25)
-
-
-COVERED = {
-    "reload_ticks reload_base blocks": test_every_schedule_is_covered_by_the_labels_of_what_is_on_the_device,
-    "chunked call": test_every_schedule_is_covered_by_the_labels_of_its_batches,
-    "swap_out_ticks swap_in_ticks": test_every_schedule_is_covered_by_the_labels_of_its_places,
-}
-
-
-@pytest.mark.parametrize(("amount", "covered"), [(one, COVERED[some]) for some in COVERED for one in some.split()])
-def test_labels_that_know_less_cover_too_little(amount, covered, monkeypatch):
+@pytest.mark.parametrize("amount", ["blocks", "chunked", "call", "swap_out_ticks", "swap_in_ticks"])
+def test_labels_that_know_less_cover_too_little(amount, monkeypatch):
     """Planted: calls and moves take longer, memory has a block less, no work is early; some schedule is not covered."""
     jobs = core._jobs
 
@@ -291,7 +187,7 @@ def test_labels_that_know_less_cover_too_little(amount, covered, monkeypatch):
 
     monkeypatch.setattr(core, "_jobs", wrong)
     with pytest.raises(AssertionError):
-        covered()
+        test_every_schedule_is_covered_by_the_labels_of_its_places()
 
 
 def test_work_of_an_idle_time_is_used_once():
@@ -312,16 +208,17 @@ def test_real_requests_that_fit_are_proved(name):
     record = library.record(name)
     real, best = library.instance(record), library.schedule(record, FLOW)
     value = objective_value(verify_schedule(real, best), FLOW)
-    search = FreshSearch(real, FLOW, 0, 10_000, value).run()
-    assert search.bound == value
-    assert kv.bound(real, FLOW, method="fresh", upper=value).certificate.value == value
+    assert of_work(Task(real, FLOW, upper=value), 0).replace(labels=10_000).value(real, FLOW) == value
+    assert kv.bound(real, FLOW, method="potentials", upper=value).certificate.value == value
+    with pytest.raises(InvalidCertificate, match="contexts fit together: potentials prove the same"):
+        propose_fresh(Task(real, FLOW))
 
 
 @pytest.mark.parametrize("name", ["chat-2", "image-3", "math-2", "qa-2", "ve-2"])
 def test_the_best_order_is_an_optimal_schedule_of_requests_that_fit(name):
     library = Library()
     real = library.instance(library.record(name))
-    search = FreshSearch(real, FLOW, 0, 20_000)
+    search = PotentialSearch(real, FLOW, of_work(Task(real, FLOW), 0).replace(labels=20_000))
     bound = search.run().bound
     found = objective_value(verify_schedule(real, in_order(real, order_of(search))), FLOW)
     assert found == bound == library.record(name).objectives[FLOW].value
@@ -329,7 +226,7 @@ def test_the_best_order_is_an_optimal_schedule_of_requests_that_fit(name):
 
 def test_an_order_keeps_to_the_budgets():
     tight = instance(request("A", 7, 2), request("B", 5, 1), batch_tokens=3, cost=(CostFunction(busy=2, tokens=1),))
-    search = FreshSearch(tight, FLOW, 0, 1000, fee=most_fee(tight, 0))
+    search = PotentialSearch(tight, FLOW, of_work(Task(tight, FLOW), 0).replace(labels=1000))
     bound = search.run().bound
     schedule = in_order(tight, order_of(search))
     assert max(sum(batch.work.values()) for batch in schedule.batches) == 3
@@ -352,17 +249,16 @@ def test_a_search_that_goes_on_is_the_same_as_one_that_does_not_stop():
         for labels in (1, 2, 5, 9, 40, 300):
             stopped, at_once = search.run(labels), FreshSearch(drawn(seed), FLOW, 0, labels).run()
             assert (stopped.bound, stopped.is_over) == (at_once.bound, at_once.is_over)
-            assert Fresh(labels=stopped.labels).value(drawn(seed), FLOW) == stopped.bound
+            assert Fresh(memory=True, labels=stopped.labels).value(drawn(seed), FLOW) == stopped.bound
 
 
 def test_the_other_checker_agrees():
     """It takes what is proved, and nothing above the least of all orders of batches."""
     for seed in range(60):
         tiny, objective = drawn(seed), SUMS[seed % len(SUMS)]
-        fee = most_fee(tiny, 0)
-        look = FreshSearch(tiny, objective, 0, 10_000, fee=fee).run()
+        look = FreshSearch(tiny, objective, 0, 10_000).run()
         assert look.is_over
-        both_take(tiny, Fresh(labels=look.labels, fee=fee), look.bound, objective)
+        both_take(tiny, Fresh(memory=True, labels=look.labels), look.bound, objective)
 
 
 @pytest.mark.parametrize(("large", "objective", "message"), [
@@ -377,7 +273,7 @@ def test_the_other_checker_agrees():
      "too large to be added up"),
 ])  # fmt: skip
 def test_large_instances_are_refused_at_once(large, objective, message):
-    proof = Fresh(labels=Most.labels if message else 10, target=2**58)
+    proof = Fresh(memory=True, labels=Most.labels if message else 10, target=2**58)
     if message is None:
         assert proof.value(large, objective) == 2
         return
@@ -396,8 +292,35 @@ def test_sums_of_huge_prices_do_not_wrap_with_memory():
 def test_there_is_no_such_function():
     one = instance(request("R", 1, 2))
     with pytest.raises(InvalidCertificate, match="the cost has no function 1"):
-        Fresh(labels=10, function=1).value(one, FLOW)
-    with pytest.raises(InvalidCertificate, match="a fee of 1 a token"):
-        Fresh(labels=10, fee=1).value(one, FLOW)
+        Fresh(memory=True, labels=10, function=1).value(one, FLOW)
     with pytest.raises(BadInput, match=r"^fresh is not proved with makespan$"):
         kv.bound(one, "makespan", method="fresh")
+
+
+@pytest.mark.parametrize(("key", "value"), [("fee", 1), ("levels", [1])])
+def test_files_with_a_fee_or_levels_are_declined(key, value):
+    one = instance(request("R", 1, 2))
+    file = json.loads(certify(one, FLOW, Fresh(memory=True, labels=10)).to_json())
+    file["proof"] |= {"fee": 0, "levels": []}  # as older files have it
+    assert verify_certificate(one, parse(Certificate, json.dumps(file), "c.json")) == 2
+    assert check.proof(file["proof"], "proof").memory
+    file["proof"][key] = value
+    with pytest.raises(BadInput, match=f"{key}: "):
+        parse(Certificate, json.dumps(file), "c.json")
+    with pytest.raises(check.Bad, match=key):
+        check.proof(file["proof"], "proof")
+
+
+def test_without_memory_or_with_partial_potentials_are_named():
+    """Both refuse in one line what older files have."""
+    two = instance(request("R", 1, 2), request("S", 1, 2), memory=4)
+    parts = two.replace(machine=two.machine.replace(partial=True))
+    for one, proof, said in (
+        (two, Fresh(labels=10), "without memory proves nothing any more: potentials of work prove the same$"),
+        (parts, Fresh(labels=10, memory=True), "fresh is not proved with partial$"),
+    ):
+        made = certify(one, FLOW, proof, 1)
+        with pytest.raises(InvalidCertificate, match=said):
+            verify_certificate(one, made)
+        with pytest.raises(check.Broken, match=r"potentials prove as much$"):
+            check.verify_certificate(check.read_instance(json.loads(one.to_json())), json.loads(made.to_json()))

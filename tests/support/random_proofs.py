@@ -27,12 +27,12 @@ from kvcore.certificates import (
 from kvcore.certificates.in_order import Split
 from kvcore.certificates.late_windows import ONE as ONE_ROW
 from kvcore.certificates.late_windows import deadlines
-from kvcore.certificates.potentials import swaps_of
 from kvcore.certificates.shares import UNIT
 from kvcore.certificates.slot_dual import PricedRequests
 from kvcore.certificates.slot_graph import LocalGraphs
 from kvcore.certificates.speed import ONE, groups_of
 from kvcore.certificates.steps import lines
+from kvcore.certificates.tokens import swaps_of
 from kvcore.limits import LIMITS
 from kvcore.metrics import tail_of
 
@@ -52,7 +52,8 @@ def random_fresh(draw: random.Random, instance: Instance) -> Fresh:
     """Draw a function, how many labels to look at, and what is left out of them."""
     events = random_events(draw)
     target = None if events.target is None else min(events.target, 2**58)
-    return Fresh(function=draw.randrange(len(instance.cost.functions)), labels=events.states, target=target)
+    function = draw.randrange(len(instance.cost.functions))
+    return Fresh(function=function, memory=True, labels=events.states, target=target)
 
 
 def random_potentials(draw: random.Random, instance: Instance) -> Potentials:

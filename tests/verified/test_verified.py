@@ -21,7 +21,7 @@ from kvcore.certificates.pairs import Pairs
 from kvcore.certificates.shares import Shares
 from kvcore.rules import RULES
 from library import Library
-from tests.support.build import batch, schedule
+from tests.support.build import batch, instance, requests_of, schedule
 from tests.support.commands import kvbound
 from tests.support.contents import IDLE
 from tests.support.drawer import tiny_instance
@@ -32,6 +32,8 @@ from tests.support.random_schedules import mutate, random_schedule
 
 ROOT = Path(__file__).parents[2]
 MARS = kv.builtin_instance("mars-figure1")
+TWO = instance(*requests_of("A 2 2; B 1 2"), cost=(kv.CostFunction(busy=4, tokens=1),), memory=4, host_memory=0)
+"""The example of docs/fresh.md."""
 OBJECTIVES = tuple(map(str, machine_checked.OBJECTIVES))
 SEARCHED = tuple(map(str, machine_checked.SEARCHED))
 
@@ -277,13 +279,15 @@ def test_shares_of_the_library_are_proved(objective):
         kv.verify_certificate(instance, certify(instance, objective, made.proof, made.value + 1), proved=True)
 
 
-@pytest.mark.parametrize("proof", [Fresh(fee=1, memory=True, labels=178), Enumeration(states=100_000)])
-def test_what_other_searches_prove_is_searched_again(proof):
-    free = MARS.with_calls_handled("free")
+@pytest.mark.parametrize(("free", "proof", "value"), [
+    (TWO, Fresh(memory=True, labels=178), 29),
+    (MARS.with_calls_handled("free"), Enumeration(states=100_000), 27),
+])  # fmt: skip
+def test_what_other_searches_prove_is_searched_again(free, proof, value):
     made = certify(free, "total-flow-time", proof)
-    assert kv.verify_certificate(free, made, proved=True) == made.value == 27
-    with pytest.raises(kv.InvalidCertificate, match="a schedule ends at 27"):
-        kv.verify_certificate(free, certify(free, "total-flow-time", proof, 28), proved=True)
+    assert kv.verify_certificate(free, made, proved=True) == made.value == value
+    with pytest.raises(kv.InvalidCertificate, match=f"a schedule ends at {value}"):
+        kv.verify_certificate(free, certify(free, "total-flow-time", proof, value + 1), proved=True)
     wide = free.machine.replace(memory=40, host_memory=40, batch_tokens=40, prefill_tokens=40)
     long = free.replace(machine=wide, requests=tuple(each.replace(prompt=20) for each in free.requests))
     for large in (long, free.replace(machine=free.machine.replace(partial=True))):
