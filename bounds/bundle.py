@@ -28,13 +28,9 @@ class Evaluation:
 
 @dataclass
 class Bundle:
-    """Cuts of the pieces, as slope and value at zero; valid for any function whose pieces are no greater.
-
-    `mixed`: cuts that decide at the best point of the last program: the piece, the slope, the dual value.
-    """
+    """Cuts of the pieces, as slope and value at zero; valid for any function whose pieces are no greater."""
 
     cuts: list[dict[bytes, tuple[Vector, float]]] = field(default_factory=list)
-    mixed: list[tuple[int, Vector, float]] = field(default_factory=list)
 
     def learn(self, point: Evaluation) -> None:
         """Add the cuts at a point."""
@@ -62,8 +58,6 @@ class Bundle:
         spend_pivots(found.nit)
         if found.status != 0:
             return None
-        duals = -found.ineqlin.marginals
-        self.mixed = [(i, slope, dual) for (i, slope, _), dual in zip(rows, duals, strict=True) if dual > 1e-6]
         return found.x[:n], float(-found.fun)
 
 

@@ -1,22 +1,30 @@
 """Potentials of work alone; then, where contexts do not fit together, from a grid of prices.
 
-Of the grid those on which times rest at the best order are held, until no more are new.
+Of the grid those on which times rest at the best order are held, until no more are new. Of each search that does not
+end the first labels give prices in order that are best for what is left there, as long as they pay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bounds.fresh import Looks, can_bind, looks, order_of, upper_of
+from bounds.in_order import Ascent, ascents, better
 from bounds.task import Proposal, Task
-from kvcore.certificates.budget import Most
-from kvcore.certificates.potential_kernels import Priced
+from kvcore.certificates.budget import Budget, InvalidCertificate, Most
+from kvcore.certificates.frontier import ZERO
+from kvcore.certificates.in_order import Chain, InOrder
+from kvcore.certificates.labels import HEAP
+from kvcore.certificates.potential_kernels import Priced, priced
 from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work
+from kvcore.certificates.remaining import remaining
 from kvcore.certificates.tokens import check_size, swaps_of
+from kvcore.compiled import compiled
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
 
@@ -27,6 +35,12 @@ class Grids:
     scale = 1000
     points = 2000  # at the most: combinations of prices of the requests
     requests = 6
+    first_labels = 4000
+    growth = 4  # of labels, where prices in order have not raised the bound by `least`
+    least = 3e-4
+    patience = 3  # searches in which they may not, one after another
+    at_once, looked_at = 2, 20_000  # prices of a search, and its labels that they are for
+    turns = 20  # prices tried for what is left at a label
 
 
 def propose_potentials(task: Task) -> Iterator[Proposal | Schedule]:
@@ -56,8 +70,8 @@ def of_work(task: Task, function: int, sizes: Iterable[int] = (1,)) -> Potential
     )
 
 
-def _most_labels(potentials: int) -> int:
-    return min(Most.labels, Most.work // (2 * label_work(1 + potentials)))
+def _most_labels(potentials: int, in_order: int = 0) -> int:
+    return min(Most.labels, Most.work // (2 * label_work(1 + potentials, in_order)))
 
 
 def _of_grid(task: Task) -> Iterator[Proposal]:
@@ -66,21 +80,81 @@ def _of_grid(task: Task) -> Iterator[Proposal]:
     moves = max(range(len(lines)), key=lambda k: lines[k].swap_in_tokens / lines[k].divisor)
     grid, upper = Grid(instance, work, moves), upper_of(task)
     held = dict.fromkeys(grid.potential(point, -1) for point in grid.of_work())
-    while not task.is_over():
-        labels = _most_labels(len(held))
+    ascent = None
+    with suppress(InvalidCertificate):
+        for each in ascents(task):
+            ascent = better(ascent, each)
+            yield Proposal(each.in_order())
+    in_order = [] if ascent is None else [ascent.in_order()]
+    labels, reached, vain, is_tried = Grids.first_labels, 0.0, 0, False
+    while True:
+        most = _most_labels(len(held), len(instance.requests) * len(in_order))
         proof = Potentials(
-            function=work, moves=moves, scale=Grids.scale, potentials=tuple(held), labels=labels, target=upper
-        )
+            function=work, moves=moves, scale=Grids.scale, potentials=tuple(held), in_order=tuple(in_order),
+            labels=min(labels, most), target=upper,
+        )  # fmt: skip
         search = PotentialSearch(instance, task.objective, proof)
         end = search.run(stops=task.stops)
         yield Proposal(proof.replace(labels=end.labels), end.bound)
-        if not end.is_found:
+        if task.is_over():
             return
-        order = [sum(1 << i for i in batch) for batch in order_of(search)]
-        new = [each for each in grid.active(search.machine, order) if each not in held]
-        if not new:
+        if end.is_over:
+            order = [sum(1 << i for i in batch) for batch in order_of(search)] if end.is_found else []
+            new = [each for each in grid.active(search.machine, order) if each not in held]
+            if not new:
+                return
+            held |= dict.fromkeys(new)
+            continue
+        if is_tried:
+            vain = 0 if end.bound > (1 + Grids.least) * reached else vain + 1
+            if vain == Grids.patience:
+                del in_order[-Grids.patience * Grids.at_once :]
+        reached, is_tried = float(end.bound), vain < Grids.patience and not (is_tried and vain)
+        if ascent is not None and is_tried:
+            in_order += _prices(search, ascent, task)
+        elif labels < most:
+            labels *= Grids.growth
+        else:
             return
-        held |= dict.fromkeys(new)
+
+
+def _prices(search: PotentialSearch, ascent: Ascent, task: Task) -> list[InOrder]:
+    """Return prices in order, each best for what is left at the label that is first with those before."""
+    f, p, found = search.orders, search.machine, list[InOrder]()
+    rows = f.labels.heap[: f.labels.count[HEAP]]
+    rows = rows[np.argsort(f.labels.bound[rows], kind="stable")[: Grids.looked_at]]
+    bounds = f.labels.bound[rows]
+    while len(found) < Grids.at_once:
+        proof = ascent.of(left_at(search, int(rows[bounds.argmin()])), Grids.turns)
+        other = p._replace(remaining=remaining(task.instance, task.objective, [proof], 0, p.divisor, Budget()))
+        raise_bounds(other, f, rows, bounds)
+        found.append(proof)
+    return found
+
+
+@compiled
+def raise_bounds(p, f, rows, bounds):  # type: ignore[no-untyped-def]
+    """Raise the bounds of labels by prices in order."""
+    for k, at in enumerate(rows):
+        left = ZERO
+        for i in range(len(p.length)):
+            if f.token[at, i] < p.length[i]:
+                left |= 1 << i
+        bounds[k] = max(bounds[k], f.ends[at] + priced(p, f, at, left))
+
+
+def left_at(search: PotentialSearch, at: int) -> list[Chain]:
+    """Return the units that follow a label, as of requests that come then."""
+    x, f, p, left = search.machine.remaining, search.orders, search.machine, list[Chain]()
+    for i in np.flatnonzero(f.token[at] < p.length):
+        q, runs = f.token[at, i], np.count_nonzero(x.begin[i]) + 1
+        k, j = x.unit[i, q], x.run[i, q]
+        if k < x.units[i]:
+            begin = np.concatenate([[0], x.begin[i, j + 1 : runs] - k])
+            ready = max(0, max(f.time[at], f.ready[at, i]) * x.divisor // p.divisor - x.begun) + x.delay[i, q]
+            paid = x.paid[i, k : x.units[i] + 1] - x.paid[i, k]
+            left.append(Chain(paid, begin, x.wait[i, j : runs - 1], int(x.rate[i]), int(ready)))
+    return left
 
 
 class Past(NamedTuple):

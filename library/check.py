@@ -30,6 +30,7 @@ import json
 import re
 import sys
 import zlib
+from array import array
 from bisect import bisect, bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -2157,57 +2158,54 @@ class FreshBatch:
 
 
 Run = tuple[list[int], int]  # what the first k units pay at a price of 1, and the call after all
+Place = tuple[int, int, bool, int]  # run, its units before, is there more than one fresh token, call
+
+
+class Units:
+    """The units of a line: d and a slot, in parts of a tick, q of them, from the first arrival on."""
+
+    def __init__(self, instance: Box, proof: Box, divisor: int = 1) -> None:
+        lines, self.block, self.packs = list(lines_of(instance.cost)), instance.machine.block, proof.packs
+        if proof.line >= len(lines):
+            raise Broken("there is no such line")
+        a, b = lines[proof.line]["base"], lines[proof.line]["tokens"]
+        self.q = lcm(a.denominator, b.denominator, divisor)
+        self.a, self.b, self.n = int(self.q * a), int(self.q * b), proof.most
+        self.d = self.a + self.b
+        if not self.d:
+            raise Broken("the line gives batches no time")
+        self.slot, self.L = self.n * self.d, limits_of(instance.machine)["device"]
+        self.begin = min(one.arrival for one in instance.requests)
+
+    def runs(self, one: Box, objective: str) -> tuple[list[Run], list[Place]]:
+        """The runs of a request, and where in these its tokens are."""
+        runs, sums, places, context = list[Run](), [0], list[Place](), 0
+        for new, call in fresh_tokens(one, MOST_OF.get(objective)):
+            context += new
+            places.append((len(runs), len(sums) - 1, new > 1, self.q * call))
+            m, u = (self.a + self.b * new) // self.d, packing(blocks(context, self.block), self.L, self.packs)
+            spend(20 + m, "units in order")
+            sums += [1024 * (self.a * u + self.b * new) // m] * m
+            if call:
+                runs, sums = [*runs, (list(accumulate(sums)), self.q * call)], [0]
+        return [*runs, (list(accumulate(sums)), 0)], places
+
+    def point(self, time: int, slots: int) -> tuple[int, int]:
+        """The slot of a time, or the end of all, and for how many units of a request it then has room."""
+        s = min(time // self.slot, slots)
+        return s, min(self.n, -(-((s + 1) * self.slot - time) // self.d))
 
 
 def in_order(instance: Box, proof: Box, objective: str) -> Amount:
-    """Kind `in-order`: a request does whole units one after another, each pays the price of its slot.
-
-    Of several cases, each with prices, the least counts; in one, requests have done no more units, or no fewer.
-    """
-    lines = list(lines_of(instance.cost))
-    if proof.line >= len(lines):
-        raise Broken("there is no such line")
-    a, b = lines[proof.line]["base"], lines[proof.line]["tokens"]
-    q = lcm(a.denominator, b.denominator)  # times are in parts of a tick, of which there are so many
-    a, b = int(q * a), int(q * b)
-    if not a + b:
-        raise Broken("the line gives batches no time")
-    L, begin = limits_of(instance.machine)["device"], min(one.arrival for one in instance.requests)
-    slot, (rates, unit) = proof.most * (a + b), rates_of(instance, objective)
-    prices = proof.price
-    cases = [*cases_of(prices if prices and not isinstance(prices[0], int) else [prices])]
-    if {split.request for _, known in cases for split, _ in known} - {one.id for one in instance.requests}:
-        raise Broken("a split is of no request")
-    totals: list[Any] = [-1024 * slot * sum(price) for price, _ in cases]
+    """Kind `in-order`: a request does whole units one after another, each pays the price of its slot."""
+    units, (rates, unit), price = Units(instance, proof), rates_of(instance, objective), proof.price
+    total = -1024 * units.slot * sum(price)
     for rate, one in zip(rates, instance.requests, strict=True):
-        runs, sums, context = list[Run](), [0], 0
-        for new, call in fresh_tokens(one, MOST_OF.get(objective)):
-            context += new
-            m, u = (a + b * new) // (a + b), packing(blocks(context, instance.machine.block), L, proof.packs)
-            spend(20 + m, "units in order")
-            sums += [1024 * (a * u + b * new) // m] * m
-            if call:
-                runs, sums = [*runs, (list(accumulate(sums)), q * call)], [0]
-        runs.append((list(accumulate(sums)), 0))
-        arrival, rate = q * (one.arrival - begin), 1024 * proof.scale * rate
-        for c, (price, known) in enumerate(cases):
-            limits = between([each for each in known if each[0].request == one.id], len(price), runs)
-            totals[c] += least(runs, arrival, price, proof.most, limits, a + b, rate) - rate * arrival
-    return Fraction(min(totals), 1024 * proof.scale * q * unit)
-
-
-def between(known: list[Any], slots: int, runs: list[Run]) -> tuple[list[int], list[int]]:
-    """The fewest and the most units that a request has done before each slot, and after the last."""
-    units = sum(len(paid) - 1 for paid, _ in runs)
-    low, high = [0] * (slots + 1), [units] * (slots + 1)
-    for split, at_most in known:
-        spend(2 * slots, "its cases")
-        for s in range(slots + 1):
-            if at_most and s <= split.slot + 1:
-                high[s] = min(high[s], split.units)
-            elif not at_most and s > split.slot:
-                low[s] = max(low[s], min(units, split.units))
-    return low, high
+        runs, _ = units.runs(one, objective)
+        arrival, rate = units.q * (one.arrival - units.begin), 1024 * proof.scale * rate
+        late = max(0, arrival - len(price) * units.slot)
+        total += InSlots(units, runs, price, rate).at(0, 0, *units.point(arrival, len(price))) + rate * (late - arrival)
+    return Fraction(total, 1024 * proof.scale * units.q * unit)
 
 
 def packing(held: int, L: int | None, k: int) -> Fraction:
@@ -2216,53 +2214,94 @@ def packing(held: int, L: int | None, k: int) -> Fraction:
     return x if not k or ((k + 1) * x).denominator == 1 else Fraction((k + 1) * x // 1, k)
 
 
-def least(
-    runs: list[Run], arrival: int, price: list[int], n: int, limits: tuple[list[int], list[int]], d: int, rate: int
-) -> Any:
-    """The least that a request pays and its end costs, by its payments up to each slot, run after run.
+class InSlots:
+    """The least that a request pays and its end costs, by run, slot, and units of the run that are done before it."""
 
-    Infinity: the limits on the units done before each slot leave nothing.
-    """
-    S, (low, high), before = len(price), limits, 0  # units of the runs before
-    slot, best, begins = n * d, inf, {arrival: 0}  # when a run may begin, and the least paid by then
-    for j, (paid, wait) in enumerate(runs):
-        end, ready = len(paid) - 1, dict[int, int]()
-        rest = sum(d * (len(each) - 1) + call for each, call in runs[j + 1 :]) + wait  # after this run
-        begins = {time: cost for time, cost in begins.items() if low[min(time // slot, S)] <= before}
-        for time in [time for time in begins if time >= S * slot]:  # a request that arrives after all slots
-            begun = time if j == 0 else S * slot
-            best = min(best, begins.pop(time) + rate * (begun + d * end + rest))
-        first = min(begins, default=0) // slot
-        row: list[float] = [inf] * end  # the least paid with k units done by a slot, not all
-        for s in range(first, S if begins else 0):
-            spend((4 + n.bit_length()) * end + 5 * n, "units in order")
-            finished = list[tuple[int, float]]()
-            for g in range(1, min(n, end) + 1):
-                finished.append((g, row[end - g] + price[s] * (paid[end] - paid[end - g])))
-            ways, width = [known - price[s] * each for known, each in zip(row, paid, strict=False)], 1
-            while width <= n:  # each is the least of so many up to it
-                step = min(width, n + 1 - width)
-                ways, width = [*ways[:step], *map(min, ways[step:], ways)], width + step
-            row = [way + price[s] * each for way, each in zip(ways, paid, strict=False)]
-            for time in [time for time in begins if time // slot == s]:
-                spent, room = begins.pop(time), min(n, -(-((s + 1) * slot - time) // d))
-                for g in range(min(room, end) + 1):
-                    if g < end:
-                        row[g] = min(row[g], spent + price[s] * paid[g])
-                    else:
-                        finished.append((g, spent + price[s] * paid[g]))
-            for k in (*range(min(end, low[s + 1] - before)), *range(max(0, high[s + 1] - before + 1), end)):
-                row[k] = inf
-            for g, cost in finished if before + end <= high[s + 1] else ():
-                over = s * slot + g * d
-                if j == len(runs) - 1:
-                    best = min(best, cost + rate * over)
-                elif cost < inf:
-                    ready[over + wait] = min(int(cost), ready.get(over + wait, int(cost)))
-        if first < S:
-            best = min([best, *(known + rate * (S * slot + d * (end - k) + rest) for k, known in enumerate(row))])
-        begins, before = ready, before + end
-    return best
+    def __init__(self, units: Units, runs: list[Run], price: list[int], rate: int) -> None:
+        self.units, self.runs, self.price, self.rate, n, S = units, runs, price, rate, units.n, len(price)
+        rest = sum(units.d * (len(paid) - 1) + wait for paid, wait in runs)
+        most = rate * (S * units.slot + rest) + max(price, default=0) * sum(paid[-1] for paid, _ in runs)
+        kept: Any = list if most >= 2**63 else lambda row: array("q", row)
+        self.rows: list[list[Any]] = [[] for _ in runs]
+        rest = 0  # after a run
+        for j, (paid, wait) in reversed([*enumerate(runs)]):
+            end, rest = len(paid) - 1, rest + wait
+            rows = [kept(rate * (S * units.slot + units.d * k + rest) for k in range(end, 0, -1))]
+            rest += units.d * end
+            for s in reversed(range(S)):
+                spend((18 + n.bit_length()) * end, "units in order")
+                ways, width = [known + price[s] * each for known, each in zip(rows[-1], paid, strict=False)], 1
+                while width <= n:  # each is the least of so many from it on
+                    step = min(width, n + 1 - width)
+                    ways, width = [*map(min, ways, ways[step:]), *ways[max(0, end - step) :]], width + step
+                for g in range(1, min(n, end) + 1):
+                    ways[end - g] = min(ways[end - g], price[s] * paid[end] + self.after(j, s, g))
+                rows.append(kept(way - price[s] * each for way, each in zip(ways, paid, strict=False)))
+            self.rows[j] = rows[::-1]
+
+    def after(self, j: int, s: int, g: int) -> int:
+        """What follows a run that ends with g units in a slot."""
+        time = (s * self.units.n + g) * self.units.d
+        if j == len(self.runs) - 1:
+            return self.rate * time
+        return self.at(j + 1, 0, *self.units.point(time + self.runs[j][1], len(self.price)))
+
+    def at(self, j: int, k: int, s: int, room: int) -> int:
+        """What follows k units of a run, in a slot in which there is room for some."""
+        paid, rows = self.runs[j][0], self.rows[j]
+        if s == len(self.price) or room == self.units.n:
+            return int(rows[s][k])
+        best, end = int(rows[s + 1][k]), len(paid) - 1
+        for g in range(1, min(room, end - k) + 1):
+            later = rows[s + 1][k + g] if k + g < end else self.after(j, s, g)
+            best = min(best, self.price[s] * (paid[k + g] - paid[k]) + later)
+        return best
+
+
+class WhatIsLeft:
+    """Prices in order of what is left of labels (the head of kvcore/certificates/potentials.py)."""
+
+    def __init__(self, instance: Box, proofs: list[Box], objective: str, divisor: int) -> None:
+        first, self.S = proofs[0], len(proofs[0].price)
+        if any(Box(each, price=0) != Box(first, price=0) or len(each.price) != self.S for each in proofs):
+            raise Broken("prices in order of what is left differ in more than prices")
+        if not self.S:
+            raise Broken("prices in order of what is left are of no slots")
+        self.units = units = Units(instance, first, divisor)
+        self.part, self.begin, self.known = units.q // divisor, units.q * units.begin, lru_cache(2**14)(self.known_of)
+        prices = [each.price for each in proofs]
+        left = ([*accumulate(price[::-1], initial=0)][::-1] for price in prices)
+        self.prices, self.left = [*zip(*prices, strict=True), (0,) * len(prices)], [*zip(*left, strict=True)]
+        self.scale, self.places, self.tables = 1024 * first.scale, list[list[Place]](), list[list[InSlots]]()
+        self.rates, _ = rates_of(instance, objective)
+        for rate, one in zip(self.rates, instance.requests, strict=True):
+            runs, places = units.runs(one, objective)
+            self.places.append(places)
+            self.tables.append([InSlots(units, runs, price, rate * self.scale) for price in prices])
+
+    def known_of(self, i: int, j: int, k: int, s: int, room: int) -> list[int]:
+        """What follows k units of a run of a request, by each of the prices."""
+        spend(5 * self.units.n * len(self.tables[i]), "what is left")
+        return [table.at(j, k, s, room) for table in self.tables[i]]
+
+    def least(self, label: Any, left: list[int]) -> int:
+        """The least sum of ends of those left, in the time of labels."""
+        T, units, all_V = label.time * self.part - self.begin, self.units, list[list[int]]()
+        spend(5 * (len(left) + 2) * len(self.prices[0]), "what is left")
+        for i in left:
+            j, k, may_be_begun, call = self.places[i][label.tokens[i]]
+            at = max(T, label.ready[i] * self.part - self.begin)
+            if may_be_begun and label.tokens[i] + 1 == len(self.places[i]):
+                all_V.append([self.scale * self.rates[i] * (at + units.d)] * len(self.prices[0]))
+                continue
+            if may_be_begun:
+                (j, k, _, _), at = self.places[i][label.tokens[i] + 1], at + units.d + call
+            all_V.append(self.known(i, j, k, *units.point(at, self.S)))
+        s = min(max(0, T) // units.slot, self.S)
+        gone = max(0, T) - s * units.slot  # of slot s
+        each = zip(map(sum, zip(*all_V, strict=True)), self.left[s], self.prices[s], strict=True)
+        most = max(0, *(V - 1024 * (left * units.slot - price * gone) for V, left, price in each))
+        return -(-most // (self.scale * self.part)) + sum(self.rates[i] for i in left) * self.begin // self.part
 
 
 # --- Kind `pairs` (the head of kvcore/certificates/pairs.py). ---------------------------------------------------------
@@ -2370,6 +2409,8 @@ class WithPrices(Orders):
             if any(m > y * self.b or h - m > z * out or m - h > z * back for m, h in zip(p, q, strict=True)):
                 raise Broken("a token's price is above its time")
             self.prices.append((y, g, w, tuple(p), tuple(q)))
+        parts = [proof.in_order] if proof.in_order else []
+        self.in_order = [WhatIsLeft(instance, each, objective, self.divisor) for each in parts]
         self.waited = {w for _, _, w, _, _ in self.prices}
         self.own = [apart(tuple(zip(p, q, strict=True)), nothing) for _, _, _, p, q in self.prices]
 
@@ -2462,7 +2503,8 @@ class WithPrices(Orders):
             when[bits] = max(when[bits], *(when[less] for less, _ in without))
             cost.append(min(cost[less] + self.rates[i] * when[bits] for less, i in without))
         after = sum(self.rates[i] * self.rest[i][label.tokens[i]] for i in left)
-        return label.ends + max(cost[-1] + after, self.crowd(label, left) if left else 0)
+        more = [self.crowd(label, left), *(each.least(label, left) for each in self.in_order)] if left else [0]
+        return label.ends + max(cost[-1] + after, *more)
 
     def crowd(self, label: Any, left: list[int]) -> int:
         """Crowds: the ends without waiting, and how much all must wait."""
@@ -2946,7 +2988,6 @@ part, price = integer(0, 1024), integer(0, 2**50)
 DIVISION = {"functions": [part], "packs": (integer(1), 1), **dict.fromkeys(PARTS, (part, 0))}
 SLOTS = {"since": (integer(0, 2**16), 0), **dict.fromkeys(RESOURCES, ([price], []))}
 BRANCH = {"request": text, "segment": number, "slot": integer(0, 2**16)}
-SPLIT = {"request": text, "slot": integer(0, 2**18), "units": price}
 SPEED = {
     **DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
     "cells": (integer(1, 64), 1), "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
@@ -2960,10 +3001,6 @@ EVENTS = {"states": integer(1), "target": (optional(integer(0, 2**60)), None), "
 weight, amount = integer(0, 2**20), integer(0, 2**58)
 POTENTIAL = {
     "compute": weight, "wait": (weight, 0), "request": (optional(number), None), "device": [amount], "host": [amount],
-}  # fmt: skip
-POTENTIALS = {
-    "function": (number, 0), "moves": (number, 0), "scale": integer(1, 2**20), "potentials": [POTENTIAL],
-    "labels": integer(1), "target": (optional(amount), None),
 }  # fmt: skip
 SEARCH = {
     "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
@@ -3004,16 +3041,14 @@ def cases(value: Any, where: str) -> Any:
     return shaped(value, SLOTS, where)
 
 
-def in_turn(value: Any, where: str) -> Any:
-    """Prices of slots of time, or splits to several."""
-    if isinstance(value, list) and value and isinstance(value[0], list | dict):
-        return [shaped(each, SPLIT if isinstance(each, dict) else [price], where) for each in value]
-    return shaped(value, [price], where)
-
-
 IN_ORDER = {
     "line": (number, 0), "packs": (integer(0, 1000), 0), "most": (integer(1, 2**20), 1), "scale": integer(1, 2**30),
-    "price": in_turn,
+    "price": [price],
+}  # fmt: skip
+POTENTIALS = {
+    "function": (number, 0), "moves": (number, 0), "scale": integer(1, 2**20), "potentials": [POTENTIAL],
+    "in_order": ([{"kind": one_of("in-order"), **IN_ORDER}], []), "labels": integer(1),
+    "target": (optional(amount), None),
 }  # fmt: skip
 KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[str, ...]]] = {
     # a proof's function, its keys, and the objectives for which it is checked

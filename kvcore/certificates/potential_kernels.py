@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from kvcore.certificates import labels
 from kvcore.certificates.frontier import ZERO
 from kvcore.certificates.labels import EMPTY, FREE, LARGE, TIRED, is_tired, mixed, numbers
+from kvcore.certificates.remaining import least_from, supplied
 from kvcore.compiled import compiled
 
 LOW = -4 * LARGE
@@ -33,6 +34,9 @@ class Priced(NamedTuple):
     whom: Any  # [potentials]: that request, or -1
     prices: Any  # [potentials, requests, 2]: of a token on the device, on the host
     needs: Any  # [potentials]: the requests with prices or waited for, as bits
+    begun: int  # the first arrival
+    divisor: int  # of times
+    remaining: Any  # prices in order: `Remaining`
 
 
 class Orders(NamedTuple):
@@ -240,7 +244,27 @@ def least(p, f, at):
         for i in range(len(p.length)):
             if some >> i & 1:
                 f.sums[some] = min(f.sums[some], f.sums[some & ~(1 << i)] + p.rate[i] * f.first[some])
-    return max(total + f.sums[left], f.ends[at] + crowd(p, f, at, left)) if left else total
+    if left == 0:
+        return total
+    return max(total + f.sums[left], f.ends[at] + crowd(p, f, at, left), f.ends[at] + priced(p, f, at, left))
+
+
+@compiled
+def priced(p, f, at, left):
+    """Return the least sum of the ends of those left by prices in order."""
+    x, begun, total = p.remaining, ZERO, ZERO
+    now = max(0, f.time[at] * x.divisor // p.divisor - x.begun)
+    for v in range(len(x.price)):
+        cost = -supplied(x, v, now)
+        for i in range(len(p.length)):
+            if left >> i & 1:
+                ready = max(now, f.ready[at, i] * x.divisor // p.divisor - x.begun)
+                cost += least_from(x, v, i, f.token[at, i], ready)
+        total = max(total, cost)
+    for i in range(len(p.length)):
+        if left >> i & 1:
+            begun += p.rate[i] * p.begun
+    return begun + total // x.scale * p.divisor // x.divisor
 
 
 @compiled

@@ -53,6 +53,15 @@ By the end t of the last of the m, calls of E' >= E(m) are over: those before m-
 with each token: at most X = room of the device - sum of K_i + n are generated, so lags are n (t - T) - X d - E' or
 more; later they grow by C - t less other calls. 1 / n of this and (n - 1) / n of the growth alone: of m d only
 (X d - (n - 1) E(m)) / n is lost.
+
+**Prices in order** (docs/bounds.md, Theorem 5). For what is left let i begin at max(T, r_i). Where its next token has
+more than one fresh token, some of these may be processed: it counts for a time d of its own and the call after it, then
+the next one begins; not ready before the end of the last slot, it counts as ready there. V_i is the least of w_i C_i
+plus payments over the plans of all others. The sum of ends left is at least that of V_i, less what the prices give
+batches from T on.
+
+*Proof.* This is Theorem 5 of requests that come then: what else is left of them is processed later, and a token left
+out ends a batch of d or more. With the moment V_i only rises, and what prices give falls. QED
 """
 
 from collections.abc import Callable
@@ -64,8 +73,10 @@ from pydantic import Field
 
 from kvcore.certificates import potential_kernels as kernels
 from kvcore.certificates.budget import Budget, InvalidCertificate, Most, Work
+from kvcore.certificates.in_order import InOrder
 from kvcore.certificates.labels import LARGE, End, begin, run
 from kvcore.certificates.proof import Proof
+from kvcore.certificates.remaining import remaining
 from kvcore.certificates.tokens import check_size, fixed_of, swaps_of, tokens_of
 from kvcore.features import RULES, SUMS, Takes
 from kvcore.instance import Instance, Noun
@@ -87,7 +98,8 @@ class Potential(Noun):
 class Potentials(Proof):
     """Look at the first `labels` orders of batches by their lower bounds, or all up to the best, below `target`.
 
-    Cost functions by number: `function` of work, `moves` of swaps.
+    Cost functions by number: `function` of work, `moves` of swaps. `in_order` are prices in order of as many slots that
+    differ in prices alone.
     """
 
     kind: Literal["potentials"] = "potentials"
@@ -97,6 +109,7 @@ class Potentials(Proof):
     moves: Annotated[int, Field(ge=0, le=1000)] = 0
     scale: Annotated[int, Field(ge=1, le=2**20)]
     potentials: Annotated[tuple[Potential, ...], Field(max_length=Most.potentials)]
+    in_order: Annotated[tuple[InOrder, ...], Field(max_length=Most.potentials)] = ()
     labels: Annotated[int, Field(ge=1, le=Most.labels)]
     target: Annotated[int, Field(ge=0, le=LARGE)] | None = None
 
@@ -117,14 +130,15 @@ class PotentialSearch:
             raise InvalidCertificate("the cost has no such function")
         self.divisor = instance.cost.functions[proof.function].divisor
         rates = [int(self.unit * weight(request, objective)) for request in requests]
-        self.machine = _machine(instance, objective, proof, rates)
+        budget = budget or Budget()
+        self.machine = _machine(instance, objective, proof, rates, budget)
         self.before = sum(rate * request.arrival for rate, request in zip(rates, requests, strict=True))
         count, target = len(self.machine.whom), LARGE
         if proof.target is not None:
             target = min(LARGE, (proof.target + self.before) * self.divisor)
         size = 116 + 16 * n + 8 * count
-        work = label_work(count) * proof.labels
-        (budget or Budget()).spend(f"a search of {proof.labels} labels", work, size * proof.labels)
+        work = label_work(count, n * len(proof.in_order)) * proof.labels
+        budget.spend(f"a search of {proof.labels} labels", work, size * proof.labels)
         f = self.orders = kernels.room(n, count, proof.labels)
         f.ready[0] = [request.arrival * self.divisor for request in requests]
         f.worth[0] = self.machine.wait * np.where(self.machine.whom < 0, 0, f.ready[0][self.machine.whom])
@@ -138,7 +152,9 @@ class PotentialSearch:
         return end._replace(bound=least_value(bound, self.objective))
 
 
-def _machine(instance: Instance, objective: str, proof: Potentials, rates: list[int]) -> kernels.Priced:
+def _machine(
+    instance: Instance, objective: str, proof: Potentials, rates: list[int], budget: Budget
+) -> kernels.Priced:  # fmt: skip
     machine, line = instance.machine, instance.cost.functions[proof.function]
     length, call, rest, context, token = tokens_of(instance, objective, proof.function)
     out, back = swaps_of(instance, proof.function, proof.moves)
@@ -156,7 +172,8 @@ def _machine(instance: Instance, objective: str, proof: Potentials, rates: list[
             raise InvalidCertificate(f"potential {number} has other prices than work and swaps allow")
     every = fixed + token * n + (line.tokens + out + back) * int(context.max(axis=1).sum())
     late = int(call.sum() + rest.sum()) + max(request.arrival for request in instance.requests) * line.divisor
-    if (late + every * (1 + sum(length))) * scale * sum(rates) >= LARGE:
+    latest = late + every * (1 + sum(length))
+    if latest * scale * sum(rates) >= LARGE:
         raise InvalidCertificate("numbers are too large to be added up")
     prices = np.array([list(zip(each.device, each.host, strict=True)) for each in given], dtype=np.int64)
     whom = np.array([-1 if each.request is None else each.request for each in given])
@@ -175,10 +192,11 @@ def _machine(instance: Instance, objective: str, proof: Potentials, rates: list[
         token=token, block=machine.block, blocks=min(LARGE, machine.memory or LARGE) // machine.block,
         host=LARGE if machine.host_memory is None else min(LARGE, machine.host_memory), scale=scale,
         compute=np.array([each.compute for each in given]), wait=np.array([each.wait for each in given]), whom=whom,
-        prices=prices, needs=bits,
+        prices=prices, needs=bits, begun=instance.first_arrival * line.divisor, divisor=line.divisor,
+        remaining=remaining(instance, objective, proof.in_order, latest, line.divisor, budget),
     )  # fmt: skip
 
 
-def label_work(potentials: int) -> int:
-    """Return nanoseconds that a label takes, about."""
-    return Work.label * (1 + potentials * potentials // 400)
+def label_work(potentials: int, in_order: int) -> int:
+    """Return nanoseconds that a label takes, about: the latter, by requests."""
+    return Work.label * (1 + potentials * potentials // 400) + Work.call * in_order

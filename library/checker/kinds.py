@@ -23,6 +23,7 @@ from library.checker.files import (
     headed,
     integer,
     number,
+    one_of,
     optional,
     shaped,
     spent,
@@ -46,7 +47,6 @@ part, price = integer(0, 1024), integer(0, 2**50)
 DIVISION = {"functions": [part], "packs": (integer(1), 1), **dict.fromkeys(PARTS, (part, 0))}
 SLOTS = {"since": (integer(0, 2**16), 0), **dict.fromkeys(RESOURCES, ([price], []))}
 BRANCH = {"request": text, "segment": number, "slot": integer(0, 2**16)}
-SPLIT = {"request": text, "slot": integer(0, 2**18), "units": price}
 SPEED = {
     **DIVISION, "slot": integer(1), "scale": integer(1), "price": [price], "level": (part, 0),
     "cells": (integer(1, 64), 1), "ratios": ([integer(65)], []), "ordered": (switch, False), "within": (number, 0),
@@ -60,10 +60,6 @@ EVENTS = {"states": integer(1), "target": (optional(integer(0, 2**60)), None), "
 weight, amount = integer(0, 2**20), integer(0, 2**58)
 POTENTIAL = {
     "compute": weight, "wait": (weight, 0), "request": (optional(number), None), "device": [amount], "host": [amount],
-}  # fmt: skip
-POTENTIALS = {
-    "function": (number, 0), "moves": (number, 0), "scale": integer(1, 2**20), "potentials": [POTENTIAL],
-    "labels": integer(1), "target": (optional(amount), None),
 }  # fmt: skip
 SEARCH = {
     "target": integer(1), "scale": integer(1, 2**30), "prices": [SLOTS], "strict": (switch, False),
@@ -104,16 +100,14 @@ def cases(value: Any, where: str) -> Any:
     return shaped(value, SLOTS, where)
 
 
-def in_turn(value: Any, where: str) -> Any:
-    """Prices of slots of time, or splits to several."""
-    if isinstance(value, list) and value and isinstance(value[0], list | dict):
-        return [shaped(each, SPLIT if isinstance(each, dict) else [price], where) for each in value]
-    return shaped(value, [price], where)
-
-
 IN_ORDER = {
     "line": (number, 0), "packs": (integer(0, 1000), 0), "most": (integer(1, 2**20), 1), "scale": integer(1, 2**30),
-    "price": in_turn,
+    "price": [price],
+}  # fmt: skip
+POTENTIALS = {
+    "function": (number, 0), "moves": (number, 0), "scale": integer(1, 2**20), "potentials": [POTENTIAL],
+    "in_order": ([{"kind": one_of("in-order"), **IN_ORDER}], []), "labels": integer(1),
+    "target": (optional(amount), None),
 }  # fmt: skip
 KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[str, ...]]] = {
     # a proof's function, its keys, and the objectives for which it is checked

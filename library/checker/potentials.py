@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from library.checker.files import Amount, Box, Broken, spend
 from library.checker.fresh import Orders, best_first
 from library.checker.instance import SWAPS, blocks
+from library.checker.order import WhatIsLeft
 
 Gains = tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]
 Table = list[list[Gains | None]]
@@ -55,6 +56,8 @@ class WithPrices(Orders):
             if any(m > y * self.b or h - m > z * out or m - h > z * back for m, h in zip(p, q, strict=True)):
                 raise Broken("a token's price is above its time")
             self.prices.append((y, g, w, tuple(p), tuple(q)))
+        parts = [proof.in_order] if proof.in_order else []
+        self.in_order = [WhatIsLeft(instance, each, objective, self.divisor) for each in parts]
         self.waited = {w for _, _, w, _, _ in self.prices}
         self.own = [apart(tuple(zip(p, q, strict=True)), nothing) for _, _, _, p, q in self.prices]
 
@@ -147,7 +150,8 @@ class WithPrices(Orders):
             when[bits] = max(when[bits], *(when[less] for less, _ in without))
             cost.append(min(cost[less] + self.rates[i] * when[bits] for less, i in without))
         after = sum(self.rates[i] * self.rest[i][label.tokens[i]] for i in left)
-        return label.ends + max(cost[-1] + after, self.crowd(label, left) if left else 0)
+        more = [self.crowd(label, left), *(each.least(label, left) for each in self.in_order)] if left else [0]
+        return label.ends + max(cost[-1] + after, *more)
 
     def crowd(self, label: Any, left: list[int]) -> int:
         """Crowds: the ends without waiting, and how much all must wait."""

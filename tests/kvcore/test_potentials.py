@@ -2,14 +2,25 @@
 
 import json
 from contextlib import suppress
+from functools import cache, partial
 from random import Random
 
 import pytest
 
+from bounds.in_order import propose_in_order
 from bounds.potentials import propose_potentials
 from bounds.task import Proposal, Task
 from kvcore import CostFunction, objective_value, verify_schedule
-from kvcore.certificates import InvalidCertificate, Potential, Potentials, certify, potential_kernels, potentials
+from kvcore.certificates import (
+    InOrder,
+    InvalidCertificate,
+    Potential,
+    Potentials,
+    certify,
+    potential_kernels,
+    potentials,
+)
+from kvcore.certificates import remaining as tables
 from kvcore.certificates.labels import FREE, ROWS
 from kvcore.certificates.potential_kernels import LOW
 from kvcore.certificates.potentials import PotentialSearch
@@ -254,3 +265,127 @@ def test_potentials_are_found_that_prove_more():
     found = [each for each in propose_potentials(Task(real, FLOW)) if isinstance(each, Proposal)]
     assert found[-1].value > 1.004 * 16_402_787  # what `fresh` proved of it while it took `partial`
     assert found[-1].proof.value(real, FLOW) == found[-1].value
+
+
+def placed(seed):
+    """Two or three requests on one or two places, with calls after which little returns."""
+    draw, texts = Random(seed), []
+    for id in "ABC"[: draw.choice([2, 3, 3])]:
+        calls = [f"/{draw.choice([0, 1, 2, 7])}{draw.choice(['', '', '+1', '+2'])}p {draw.randint(1, 3)}"
+                 for _ in range(draw.choice([0, 0, 1]))]  # fmt: skip
+        texts.append(f"{id} {draw.choice([1, 1, 1, 3])} {draw.randint(1, 4)}" + "".join(calls))
+    requests = [each.replace(arrival=draw.choice([0, 0, 0, 2]), weight=draw.choice([1, 1, 2]))
+                for each in requests_of("; ".join(texts))]  # fmt: skip
+    cost = CostFunction(busy=draw.choice([1, 2, 5]), tokens=draw.choice([0, 1]), divisor=draw.choice([1, 1, 2]))
+    block = max(each.peak for each in requests)
+    return instance(*requests, cost=(cost,), memory=draw.choice([1, 2, 2]) * block, block=block)
+
+
+CUT = instance(requests_of("A 1 1/7p 1")[0].replace(weight=3), *requests_of("B 9 1"), batch_tokens=3,
+               cost=(CostFunction(busy=1, tokens=1),))  # fmt: skip
+"""Half of the prompt of B is processed in the call of A, and counts for nothing when A is over."""
+
+
+@cache
+def priced(seed):
+    """An instance, its optimum and the batches of this that generate tokens, and prices in order that are proposed."""
+    tiny, objective, proofs = placed(seed) if seed != 1 else CUT, SUMS[seed % len(SUMS)], {}
+    best, schedule = exhaustive_optimum(tiny, objective, max_states=1000)
+    trace = verify_schedule(tiny, schedule)
+    batches = [[i for i, one in enumerate(trace.requests) if any(x.batch == j and x.generated for x in one.steps)]
+               for j in range(len(trace.batches))]  # fmt: skip
+    for each in propose_in_order(Task(tiny, objective)):
+        proofs[each.proof.line, each.proof.packs, each.proof.most] = each.proof
+    return tiny, objective, best, batches, [each for each in proofs.values() if each.price]
+
+
+def spared(seed, kernels):
+    """Yield how much more the optimum is than each label of its way says by prices in order, in the time of labels."""
+    tiny, objective, best, batches, proofs = priced(seed)
+    for proof in proofs:
+        search = PotentialSearch(tiny, objective, Potentials(scale=1, potentials=(), in_order=(proof,), labels=1000))
+        p, f, at = search.machine, search.orders, 0
+        goal, second = (best * search.unit + search.before) * search.divisor, second_of(tiny, objective, proof, search)
+        for made in batches:
+            there = [i for i in range(len(tiny.requests)) if f.token[at, i] < p.length[i]]
+            left, those = sum(1 << i for i in there), sum(1 << i for i in made if i in there)
+            if not those:
+                continue
+            said = int(f.ends[at] + kernels.priced(p, f, at, left))
+            assert said <= second(at, there) <= goal or kernels is not potential_kernels
+            yield goal - said
+            new = int(f.labels.count[FREE])
+            potential_kernels.step(p, f, at, those, left, p.blocks * p.block)
+            at = new
+
+
+def second_of(tiny, objective, proof, search):
+    """Return what `library/check.py` says of a label by prices in order."""
+    box, f = check.read_instance(json.loads(tiny.to_json())), search.orders
+    there = check.WhatIsLeft(box, [check.proof(json.loads(proof.model_dump_json()), "")], objective, search.divisor)
+
+    def least(at, left):
+        known = check.Known(0, int(f.time[at]), tuple(f.token[at].tolist()), tuple(f.ready[at].tolist()), ())
+        return int(f.ends[at]) + there.least(known, left)
+
+    return least
+
+
+def test_prices_in_order_are_below_optima_from_all_labels_of_their_ways():
+    """And `library/check.py` says no less, and no more than the optimum."""
+    gaps = [gap for seed in few(range(240), 10) for gap in spared(seed, potential_kernels)]
+    assert min(gaps) == 0
+    assert gaps.count(0) >= len(gaps) / 4
+
+
+def at(time, slot):
+    return -(-time // slot) * slot
+
+
+class Whole(int):
+    """Fresh tokens of which none may be processed."""
+
+    __hash__ = int.__hash__
+
+    def __eq__(self, other):
+        return True
+
+
+WRONG = {
+    "supply": ("supplied", lambda right, x, v, time: right(x, v, at(time + 1, x.slot))),
+    "room": ("least_from", lambda right, x, v, i, q, time: right(x, v, i, q, at(time, x.each))),
+    "slot": ("least_from", lambda right, x, v, i, q, time: right(x, v, i, q, at(time, x.slot))),
+    "call": ("least_from", lambda right, x, *rest: right(x._replace(delay=x.delay + (x.delay > 0)), *rest)),
+    "paid": ("least_from", lambda right, x, *rest: right(x._replace(paid=2 * x.paid), *rest)),
+    "begun": None,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_slips_in_prices_in_order_are_noticed(name, monkeypatch):
+    """Planted: no supply or room in the slot of a label, no room in a last part of a unit, a token left out takes
+    longer, units pay double, a token that may be partly processed has all units to do.
+    """
+    wrong = plain(LABELS, FRONTIER, KERNELS)
+    if WRONG[name]:
+        known, slip = WRONG[name]
+        monkeypatch.setattr(wrong, known, partial(slip, getattr(wrong, known)))
+    else:
+        chain = tables.chain_of
+        monkeypatch.setattr(tables, "chain_of", lambda *given: [(Whole(new), call) for new, call in chain(*given)])
+    assert any(gap < 0 for seed in range(24) for gap in spared(seed, wrong))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [[{"price": ()}], [{}, {"line": 1}], [{}, {"scale": 2}], [{}, {"most": 2}], [{}, {"price": (1, 1)}], [{"line": 9}]],
+)
+def test_prices_in_order_that_differ_in_more_or_have_no_slots_or_line_are_refused(wrong):
+    one = InOrder(scale=1, price=(1,))
+    proof = Potentials(scale=1, potentials=(), in_order=tuple(one.replace(**more) for more in wrong), labels=9)
+    with pytest.raises(InvalidCertificate, match=r"differ in more|no slots|no line"):
+        proof.value(TWO, FLOW)
+    box = check.read_instance(json.loads(TWO.to_json()))
+    made = certify(TWO, FLOW, proof.replace(in_order=()), 1)
+    with pytest.raises(check.Broken, match=r"differ in more|no slots|no such line"):
+        check.verify_certificate(box, json.loads(made.replace(proof=proof).to_json()))

@@ -24,7 +24,6 @@ from kvcore.certificates import (
     Slots,
     Speed,
 )
-from kvcore.certificates.in_order import Split
 from kvcore.certificates.late_windows import ONE as ONE_ROW
 from kvcore.certificates.late_windows import deadlines
 from kvcore.certificates.shares import UNIT
@@ -78,38 +77,47 @@ def random_potentials(draw: random.Random, instance: Instance) -> Potentials:
         return Potential(compute=compute, wait=wait, request=request, device=tuple(device), host=tuple(host))
 
     events, many = random_events(draw), draw.choice([0, 1, 3, 8, 25])
-    return Potentials(
+    proof = Potentials(
         function=function, moves=moves, scale=scale, potentials=tuple(potential() for _ in range(many)),
         labels=events.states, target=None if events.target is None else min(events.target, 2**58),
     )  # fmt: skip
+    return with_in_order(draw, instance, proof) if draw.random() < 0.5 else proof
+
+
+def with_in_order(draw: random.Random, instance: Instance, proof: Potentials) -> Potentials:
+    """Return the proof with one to three prices in order of a line with time, of as many slots, often falling."""
+    found, one, slots = lines(instance.cost), random_in_order(draw, instance), draw.choice([1, 2, draw.randint(1, 40)])
+    line = draw.choice([k for k, each in enumerate(found) if each.base + each.prices.tokens])
+
+    def falling() -> tuple[int, ...]:
+        top = draw.random() * 1.5 * one.scale * len(instance.requests)
+        return tuple(round(top * (1 - s / slots)) for s in range(slots))
+
+    shapes = falling, lambda: random_prices(draw, one.scale, slots)
+    vectors = [draw.choice(shapes)() for _ in range(draw.choice([1, 2, 3]))]
+    return proof.replace(in_order=tuple(one.replace(line=line, price=price) for price in vectors))
 
 
 def random_in_order(draw: random.Random, instance: Instance) -> InOrder:
-    """Draw a line, slots of any length, and prices of any shape and size; now and then of up to 16 cases."""
+    """Draw a line, slots of any length, and prices of any shape and size."""
     scale, longest = draw.choice([1, 64, 1024]), draw.choice([0, 1, 2, draw.randint(1, 40)])
-
-    def prices() -> tuple[int, ...]:
-        slots, top = max(0, longest - draw.choice([0, 0, 1])), draw.choice([1, 2, 4])
-        shapes = (
-            [int(scale * top * (1 - i / max(1, slots))) for i in range(slots)],
-            [int(draw.random() * scale * top) for _ in range(slots)],
-            [draw.choice([0, 0, scale, 10**9]) * (draw.random() < 0.3) for _ in range(slots)],
-            [scale * top * (i < slots // 2) for i in range(slots)],
-        )
-        return tuple(draw.choice(shapes))
-
-    def cases(depth: int) -> list[Any]:
-        if depth == 0 or draw.random() < 0.1:
-            return [prices()]
-        request, slot = draw.choice(instance.requests), draw.randrange(longest + 2)
-        split = Split(request=request.id, slot=slot, units=draw.randint(0, request.output + 1))
-        return [split, *cases(depth - 1), *cases(depth - 1)]
-
+    price = random_prices(draw, scale, max(0, longest - draw.choice([0, 0, 1])))
     return InOrder(
         line=draw.randrange(len(lines(instance.cost))), packs=draw.choice([0, 1, 2, 2, 3, 4]),
-        most=draw.choice([1, 1, 2, 3, 4, 7]), scale=scale,
-        price=tuple(cases(draw.randint(1, 4))) if draw.random() < 0.5 else prices(),
+        most=draw.choice([1, 1, 2, 3, 4, 7]), scale=scale, price=price,
     )  # fmt: skip
+
+
+def random_prices(draw: random.Random, scale: int, slots: int) -> tuple[int, ...]:
+    """Draw prices of any shape and size."""
+    top = draw.choice([1, 2, 4])
+    shapes = (
+        [int(scale * top * (1 - i / max(1, slots))) for i in range(slots)],
+        [int(draw.random() * scale * top) for _ in range(slots)],
+        [draw.choice([0, 0, scale, 10**9]) * (draw.random() < 0.3) for _ in range(slots)],
+        [scale * top * (i < slots // 2) for i in range(slots)],
+    )
+    return tuple(draw.choice(shapes))
 
 
 def random_division(draw: random.Random, instance: Instance) -> dict[str, Any]:
