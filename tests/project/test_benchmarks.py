@@ -13,6 +13,7 @@ from benchmarks import __main__ as registry
 from benchmarks import against_bounds, library, options, proved, simulate, worst
 from benchmarks.engines import __main__ as engines
 from benchmarks.engines import dynamo
+from benchmarks.reduced import reduced
 from kvbound import machine_checked
 from library import Library
 from library.library import table_rows
@@ -183,12 +184,19 @@ def count_proved(monkeypatch):
         assert [row["why_not"] for row in found if row["objective"] == "total-flow-time"] == [""]
 
 
+def reduce_an_instance(monkeypatch):
+    """To two segments of a token each in units of 1024 tokens, which any way proves."""
+    small = reduced(Library().instance(Library().record("ve-2")), 1024, 2)
+    assert [(one.output, one.prompt, len(one.segments)) for one in small.requests] == [(2, 2, 2)] * 2
+    assert kv.solve(small, ways=("events",), work=3_000_000).value == 6_043_898
+
+
 RUNS: dict[str, Run] = {
     "benchmarks": lambda monkeypatch: registry.machine(), "benchmarks.library": compare_libraries,
     "benchmarks.options": measure_options, "benchmarks.against_bounds": beside_bounds,
     "benchmarks.worst": write_the_worst, "benchmarks.engines": ask_engines, "benchmarks.compiled": compile_kernels,
     "benchmarks.proved": count_proved, "benchmarks.agreement": agree,
-    "benchmarks.side_by_side": beside_single_methods,
+    "benchmarks.side_by_side": beside_single_methods, "benchmarks.reduced": reduce_an_instance,
 }  # fmt: skip
 
 
