@@ -86,7 +86,7 @@ def _of_grid(task: Task) -> Iterator[Proposal]:
             ascent = better(ascent, each)
             yield Proposal(each.in_order())
     in_order = [] if ascent is None else [ascent.in_order()]
-    labels, reached, vain, is_tried = Grids.first_labels, 0.0, 0, False
+    labels, reached, vain, is_tried, paying = Grids.first_labels, 0.0, 0, False, len(in_order)
     while True:
         most = _most_labels(len(held), len(instance.requests) * len(in_order))
         proof = Potentials(
@@ -101,16 +101,18 @@ def _of_grid(task: Task) -> Iterator[Proposal]:
         if end.is_over:
             order = [sum(1 << i for i in batch) for batch in order_of(search)] if end.is_found else []
             new = [each for each in grid.active(search.machine, order) if each not in held]
+            new = new[: Most.potentials - len(held)]
             if not new:
                 return
             held |= dict.fromkeys(new)
             continue
         if is_tried:
-            vain = 0 if end.bound > (1 + Grids.least) * reached else vain + 1
+            pays = end.bound > (1 + Grids.least) * reached
+            vain, paying = (0, len(in_order)) if pays else (vain + 1, paying)
             if vain == Grids.patience:
-                del in_order[-Grids.patience * Grids.at_once :]
+                del in_order[paying:]
         reached, is_tried = float(end.bound), vain < Grids.patience and not (is_tried and vain)
-        if ascent is not None and is_tried:
+        if ascent is not None and is_tried and len(in_order) + Grids.at_once <= Most.potentials:
             in_order += _prices(search, ascent, task)
         elif labels < most:
             labels *= Grids.growth
@@ -124,8 +126,8 @@ def _prices(search: PotentialSearch, ascent: Ascent, task: Task) -> list[InOrder
     rows = f.labels.heap[: f.labels.count[HEAP]]
     rows = rows[np.argsort(f.labels.bound[rows], kind="stable")[: Grids.looked_at]]
     bounds = f.labels.bound[rows]
-    while len(found) < Grids.at_once:
-        proof = ascent.of(left_at(search, int(rows[bounds.argmin()])), Grids.turns)
+    while len(found) < Grids.at_once and (left := left_at(search, int(rows[bounds.argmin()]))):
+        proof = ascent.of(left, Grids.turns)
         other = p._replace(remaining=remaining(task.instance, task.objective, [proof], 0, p.divisor, Budget()))
         raise_bounds(other, f, rows, bounds)
         found.append(proof)

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from bounds import potentials as finder
 from bounds.in_order import propose_in_order
 from bounds.potentials import propose_potentials
 from bounds.task import Proposal, Task
@@ -265,6 +266,16 @@ def test_potentials_are_found_that_prove_more():
     found = [each for each in propose_potentials(Task(real, FLOW)) if isinstance(each, Proposal)]
     assert found[-1].value > 1.004 * 16_402_787  # what `fresh` proved of it while it took `partial`
     assert found[-1].proof.value(real, FLOW) == found[-1].value
+
+
+def test_labels_at_which_only_tokens_that_may_be_begun_are_left_have_no_prices(monkeypatch):
+    """At the first label all prompts may be; the search goes on without."""
+    monkeypatch.setattr(finder.Grids, "first_labels", 1)
+    tiny = instance(*requests_of("A 8 1; B 8 1; C 8 1"), cost=(CostFunction(busy=3, tokens=1),), memory=10)
+    best, _ = exhaustive_optimum(tiny, FLOW)
+    *_, last = (each for each in propose_potentials(Task(tiny, FLOW)) if isinstance(each, Proposal))
+    assert last.proof.in_order
+    assert last.proof.value(tiny, FLOW) == last.value == best
 
 
 def placed(seed):
