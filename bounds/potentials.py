@@ -19,7 +19,7 @@ from bounds.task import Proposal, Task
 from kvcore.certificates.budget import Budget, InvalidCertificate, Most
 from kvcore.certificates.frontier import ZERO
 from kvcore.certificates.in_order import Chain, InOrder
-from kvcore.certificates.labels import HEAP
+from kvcore.certificates.labels import HEAP, PAUSED
 from kvcore.certificates.potential_kernels import Priced, priced
 from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work
 from kvcore.certificates.remaining import remaining
@@ -94,25 +94,26 @@ def _of_grid(task: Task) -> Iterator[Proposal]:
             labels=min(labels, most), target=upper,
         )  # fmt: skip
         search = PotentialSearch(instance, task.objective, proof)
-        end = search.run(stops=task.stops)
+        while (end := search.run(stops=task.stops)).code == PAUSED:  # the next turn goes on with it
+            yield Proposal(proof.replace(labels=end.labels), end.bound)
+            if task.is_over():
+                return
         yield Proposal(proof.replace(labels=end.labels), end.bound)
-        if task.is_over():
-            return
         if end.is_over:
             order = [sum(1 << i for i in batch) for batch in order_of(search)] if end.is_found else []
             new = [each for each in grid.active(search.machine, order) if each not in held]
-            new = new[: Most.potentials - len(held)]
-            if not new:
+            if not new or len(held) == Most.potentials:
                 return
-            held |= dict.fromkeys(new)
+            held |= dict.fromkeys(new[: Most.potentials - len(held)])
             continue
         if is_tried:
             pays = end.bound > (1 + Grids.least) * reached
             vain, paying = (0, len(in_order)) if pays else (vain + 1, paying)
             if vain == Grids.patience:
                 del in_order[paying:]
-        reached, is_tried = float(end.bound), vain < Grids.patience and not (is_tried and vain)
-        if ascent is not None and is_tried and len(in_order) + Grids.at_once <= Most.potentials:
+        has_room = len(in_order) + Grids.at_once <= Most.potentials
+        reached, is_tried = float(end.bound), has_room and vain < Grids.patience and not (is_tried and vain)
+        if ascent is not None and is_tried:
             in_order += _prices(search, ascent, task)
         elif labels < most:
             labels *= Grids.growth
