@@ -1,7 +1,7 @@
 """Potentials of work alone; then, where contexts do not fit together, from a grid of prices.
 
 Of the grid those on which times rest at the best order are held, until no more are new. Of each search that does not
-end the first labels give prices in order that are best for what is left there, as long as they pay.
+end the first label gives prices in order that are best for what is left there, as long as they pay.
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bounds.fresh import Looks, can_bind, looks, order_of, upper_of
-from bounds.in_order import Ascent, ascents, better
+from bounds.in_order import ascents, better
 from bounds.task import Proposal, Task
-from kvcore.certificates.budget import Budget, InvalidCertificate, Most
-from kvcore.certificates.frontier import ZERO
-from kvcore.certificates.in_order import Chain, InOrder
-from kvcore.certificates.labels import HEAP, PAUSED
-from kvcore.certificates.potential_kernels import Priced, priced
+from kvcore.certificates.budget import InvalidCertificate, Most
+from kvcore.certificates.in_order import Chain
+from kvcore.certificates.labels import PAUSED
+from kvcore.certificates.potential_kernels import Priced
 from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work
-from kvcore.certificates.remaining import remaining
 from kvcore.certificates.tokens import check_size, swaps_of
-from kvcore.compiled import compiled
 from kvcore.instance import Instance
 from kvcore.schedule import Schedule
 
@@ -36,11 +33,9 @@ class Grids:
     points = 2000  # at the most: combinations of prices of the requests
     requests = 6
     first_labels = 4000
-    growth = 4  # of labels, where prices in order have not raised the bound by `least`
-    least = 3e-4
-    patience = 3  # searches in which they may not, one after another
-    at_once, looked_at = 2, 20_000  # prices of a search, and its labels that they are for
-    turns = 20  # prices tried for what is left at a label
+    growth = 4  # of labels, where more prices in order have not raised the bound by `least`
+    least = 1e-4
+    turns = 30  # prices tried for what is left at a label
 
 
 def propose_potentials(task: Task) -> Iterator[Proposal | Schedule]:
@@ -86,7 +81,7 @@ def _of_grid(task: Task) -> Iterator[Proposal]:
             ascent = better(ascent, each)
             yield Proposal(each.in_order())
     in_order = [] if ascent is None else [ascent.in_order()]
-    labels, reached, vain, is_tried, paying = Grids.first_labels, 0.0, 0, False, len(in_order)
+    labels, reached, paying = Grids.first_labels, 0.0, len(in_order)
     while True:
         most = _most_labels(len(held), len(instance.requests) * len(in_order))
         proof = Potentials(
@@ -106,44 +101,16 @@ def _of_grid(task: Task) -> Iterator[Proposal]:
                 return
             held |= dict.fromkeys(new[: Most.potentials - len(held)])
             continue
-        if is_tried:
-            pays = end.bound > (1 + Grids.least) * reached
-            vain, paying = (0, len(in_order)) if pays else (vain + 1, paying)
-            if vain == Grids.patience:
-                del in_order[paying:]
-        has_room = len(in_order) + Grids.at_once <= Most.potentials
-        reached, is_tried = float(end.bound), has_room and vain < Grids.patience and not (is_tried and vain)
-        if ascent is not None and is_tried:
-            in_order += _prices(search, ascent, task)
-        elif labels < most:
-            labels *= Grids.growth
-        else:
+        pays, reached = end.bound > (1 + Grids.least) * reached, float(end.bound)
+        if len(in_order) == paying or pays:
+            paying, left = len(in_order), left_at(search, int(search.orders.labels.heap[0])) if in_order else []
+            if left and ascent is not None and paying < Most.potentials:
+                in_order.append(ascent.of(left, Grids.turns))
+                continue
+        del in_order[paying:]
+        if labels >= most:
             return
-
-
-def _prices(search: PotentialSearch, ascent: Ascent, task: Task) -> list[InOrder]:
-    """Return prices in order, each best for what is left at the label that is first with those before."""
-    f, p, found = search.orders, search.machine, list[InOrder]()
-    rows = f.labels.heap[: f.labels.count[HEAP]]
-    rows = rows[np.argsort(f.labels.bound[rows], kind="stable")[: Grids.looked_at]]
-    bounds = f.labels.bound[rows]
-    while len(found) < Grids.at_once and (left := left_at(search, int(rows[bounds.argmin()]))):
-        proof = ascent.of(left, Grids.turns)
-        other = p._replace(remaining=remaining(task.instance, task.objective, [proof], 0, p.divisor, Budget()))
-        raise_bounds(other, f, rows, bounds)
-        found.append(proof)
-    return found
-
-
-@compiled
-def raise_bounds(p, f, rows, bounds):  # type: ignore[no-untyped-def]
-    """Raise the bounds of labels by prices in order."""
-    for k, at in enumerate(rows):
-        left = ZERO
-        for i in range(len(p.length)):
-            if f.token[at, i] < p.length[i]:
-                left |= 1 << i
-        bounds[k] = max(bounds[k], f.ends[at] + priced(p, f, at, left))
+        labels *= Grids.growth
 
 
 def left_at(search: PotentialSearch, at: int) -> list[Chain]:
