@@ -53,7 +53,7 @@ class Bundle:
         bounds = [*zip(low, high, strict=True), *[(None, None)] * pieces]
         cost = -np.concatenate([linear, np.ones(pieces)])
         levels = [level for _, _, level in rows]
-        given = {"method": "highs", "options": {"time_limit": by_clock(seconds)}}
+        given = {"method": "highs", "options": {"time_limit": by_clock(seconds), "maxiter": 1_000_000}}
         found = linprog(cost, csr_matrix(table), levels, bounds=bounds, **given)
         spend_pivots(found.nit)
         if found.status != 0:

@@ -1,6 +1,6 @@
 """Potentials of work alone; then, where contexts do not fit together, from a grid of prices.
 
-Of the grid those on which times rest at the best order are held, until no more are new. Of each search that does not
+Of the grid those on which times rest at the best orders are held, until no more are new. Of each search that does not
 end the first label gives prices in order that are best for what is left there, as long as they pay.
 """
 
@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bounds.fresh import Looks, can_bind, looks, order_of, upper_of
+from bounds.fresh import Looks, can_bind, looks, upper_of
 from bounds.in_order import ascents, better
 from bounds.task import Proposal, Task
+from bounds.traced import path
 from kvcore.certificates.budget import InvalidCertificate, Most
 from kvcore.certificates.in_order import Chain
-from kvcore.certificates.labels import PAUSED
+from kvcore.certificates.labels import EMPTY, HEAP, PAUSED
 from kvcore.certificates.potential_kernels import Priced
 from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work
 from kvcore.certificates.tokens import check_size, swaps_of
@@ -36,6 +37,7 @@ class Grids:
     growth = 4  # of labels, where more prices in order have not raised the bound by `least`
     least = 1e-4
     turns = 30  # prices tried for what is left at a label
+    first_of = 100  # labels by bound, of which each tenth tells an order
 
 
 def propose_potentials(task: Task) -> Iterator[Proposal | Schedule]:
@@ -81,7 +83,7 @@ def _of_grid(task: Task) -> Iterator[Proposal]:
             ascent = better(ascent, each)
             yield Proposal(each.in_order())
     in_order = [] if ascent is None else [ascent.in_order()]
-    labels, reached, paying = Grids.first_labels, 0.0, len(in_order)
+    labels, again, reached, paying = Grids.first_labels, 0, 0.0, len(in_order)
     while True:
         most = _most_labels(len(held), len(instance.requests) * len(in_order))
         proof = Potentials(
@@ -94,23 +96,40 @@ def _of_grid(task: Task) -> Iterator[Proposal]:
             if task.is_over():
                 return
         yield Proposal(proof.replace(labels=end.labels), end.bound)
+        is_tried, pays = len(in_order) > paying, end.bound > (1 + Grids.least) * reached
+        reached = float(end.bound)
+        if is_tried and not pays:
+            del in_order[paying:]
+            again = labels * Grids.growth**2  # not at once
+        paying = len(in_order)
         if end.is_over:
-            order = [sum(1 << i for i in batch) for batch in order_of(search)] if end.is_found else []
-            new = [each for each in grid.active(search.machine, order) if each not in held]
-            if not new or len(held) == Most.potentials:
-                return
-            held |= dict.fromkeys(new[: Most.potentials - len(held)])
-            continue
-        pays, reached = end.bound > (1 + Grids.least) * reached, float(end.bound)
-        if len(in_order) == paying or pays:
-            paying, left = len(in_order), left_at(search, int(search.orders.labels.heap[0])) if in_order else []
-            if left and ascent is not None and paying < Most.potentials:
-                in_order.append(ascent.of(left, Grids.turns))
+            found = grid.active(search.machine, best_orders(search)) if end.is_found else []
+            if new := [each for each in found if each not in held][: Most.potentials - len(held)]:
+                held |= dict.fromkeys(new)
                 continue
-        del in_order[paying:]
-        if labels >= most:
+        left = left_at(search, binding(search)) if ascent is not None and end.code != EMPTY else []
+        may_try = paying < Most.potentials and (pays if is_tried else end.is_over or labels >= again)
+        if left and may_try and ascent is not None:
+            in_order.append(ascent.of(left, Grids.turns))
+        elif end.is_over or labels >= most:
             return
-        labels *= Grids.growth
+        else:
+            labels *= Grids.growth
+
+
+def binding(search: PotentialSearch) -> int:
+    """Return the label on the way to the first one that its bound is of."""
+    x = search.orders.labels
+    return next(at for at in path(x, int(x.heap[0])) if x.bound[at] == x.bound[x.heap[0]])
+
+
+def best_orders(search: PotentialSearch) -> Iterator[list[int]]:
+    """Yield the batches, as bits, up to the first label and some of the next."""
+    x = search.orders.labels
+    heap = x.heap[: x.count[HEAP]]
+    heap = heap[x.is_open[heap]]
+    rows = heap[np.lexsort((heap, x.bound[heap]))][: Grids.first_of : 10]
+    return ([int(search.orders.batch[at]) for at in path(x, int(row))[1:]] for row in rows)
 
 
 def left_at(search: PotentialSearch, at: int) -> list[Chain]:
@@ -168,18 +187,18 @@ class Grid:
         return Potential(compute=compute, wait=wait, request=whom if whom >= 0 else None,
                          device=tuple(device), host=tuple(host))  # fmt: skip
 
-    def active(self, p: Priced, order: Sequence[int]) -> list[Potential]:
-        """Return the entries on which ends in this order rest."""
-        walk, found = _Walk(self, p, self.arrivals), dict[Potential, None]()
-        for batch in order:
-            walk.step(batch)
-            entry = walk.past[-1].best
-            for past in reversed(walk.past[:-1]):
-                if entry < 0:
-                    break
-                point, whom = divmod(entry, self.n + 1)
-                found.setdefault(self.potential(point, whom - 1))
-                entry = int(past.source.flat[entry])
+    def active(self, p: Priced, orders: Iterable[Sequence[int]]) -> list[Potential]:
+        """Return the entries on which all times in the first order rest, and the last in others."""
+        found = dict[Potential, None]()
+        for number, order in enumerate(orders):
+            walk, entries = _Walk(self, p, self.arrivals), set[int]()
+            for batch in order:
+                walk.step(batch)
+            for past in reversed(walk.past):
+                rests = past.best if number == 0 or not entries else -1
+                entries = {rests, *(int(past.source.flat[entry]) for entry in entries)} - {-1}
+                for point, whom in sorted(divmod(entry, self.n + 1) for entry in entries):
+                    found.setdefault(self.potential(point, whom - 1))
         return list(found)
 
 

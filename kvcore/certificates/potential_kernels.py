@@ -10,6 +10,7 @@ from kvcore.compiled import compiled
 
 LOW = -4 * LARGE
 """Of a potential whose request is over."""
+UNKNOWN = 2 * LOW
 
 
 class Priced(NamedTuple):
@@ -34,6 +35,7 @@ class Priced(NamedTuple):
     whom: Any  # [potentials]: that request, or -1
     prices: Any  # [potentials, requests, 2]: of a token on the device, on the host
     needs: Any  # [potentials]: the requests with prices or waited for, as bits
+    alike: Any  # [2 ** requests, potentials]: the first one with the same prices of these requests
     begun: int  # the first arrival
     divisor: int  # of times
     remaining: Any  # prices in order: `Remaining`
@@ -51,9 +53,12 @@ class Orders(NamedTuple):
     batch: Any  # [labels]: the requests that the batch before generates tokens of, as bits
     before: Any  # [potentials]: at the start of a batch
     gain: Any  # [potentials]: with the batch
+    best: Any  # [potentials]: the most of those that are alike
+    after: Any  # [potentials]: what these are worth at its end
     first: Any  # [2 ** requests]: the earliest time when all of a set have their next token
     sums: Any  # [2 ** requests]: the least sum of the ends of a set
-    weight: Any  # [requests, 3]: prices of a token on the device, on the host, and what it is dearer on the device
+    weight: Any  # [3, requests]: prices of a token on the device, on the host, and what it is dearer on the device
+    who: Any  # [requests]: whose they are
     size: Any  # [requests]: the most tokens
     pause: Any  # [requests]: the token before the next call
 
@@ -90,16 +95,25 @@ def step(p, f, at, batch, left, room):
         if batch >> i & 1:
             start, made = max(start, f.ready[at, i]), made + 1
     for k in range(len(p.whom)):
-        f.before[k] = max(f.worth[at, k], at_moment(p, f, at, k, start, left))
+        f.before[k] = f.worth[at, k]
+    if start > f.time[at]:  # else it is raised
+        rise(p, f, at, f.before, start, left)
         for i in range(len(p.length)):
             if left >> i & 1 and f.time[at] < f.ready[at, i] < start:
-                f.before[k] = max(f.before[k], at_moment(p, f, at, k, f.ready[at, i], left))
-        compute = p.compute[k] + (p.wait[k] if waited(p, k, batch) else 0)
+                rise(p, f, at, f.before, f.ready[at, i], left)
+    for k in range(len(p.whom)):
+        compute = p.compute[k] + (p.wait[k] if waited(p.whom[k], batch) else 0)
         f.gain[k] = f.before[k] + compute * (p.busy + p.token * made)
         for i in range(len(p.length)):
             if batch >> i & 1:
                 f.gain[k] += compute * p.each + p.prices[k, i, 0] * (p.context[i, f.token[at, i]] - 1)
-    time = max(start + p.busy + made * (p.each + p.token), -(-after(p, f, at, 0, batch, left, room) // p.scale))
+        if f.before[k] == LOW:
+            f.gain[k] = LOW
+    some = left & ~batch
+    gather(p, f, some)
+    others = sizes(p, f, at, some, -1)
+    free = after(p, f, 0, some, others, room)
+    time = max(start + p.busy + made * (p.each + p.token), -(-free // p.scale))
     for i in range(len(p.length)):
         q = f.token[at, i]
         f.token[new, i], f.ready[new, i] = q, f.ready[at, i]
@@ -119,82 +133,111 @@ def step(p, f, at, batch, left, room):
     for k in range(len(p.whom)):
         f.worth[new, k] = LOW
         if p.whom[k] < 0 or left >> p.whom[k] & 1:
-            f.worth[new, k] = p.scale * time if k == 0 else after(p, f, at, k, batch, left, room)
-            f.worth[new, k] = max(f.worth[new, k], at_moment(p, f, new, k, time, left))
+            f.worth[new, k] = p.scale * time
+            if k:
+                f.worth[new, k] = after(p, f, k, some, others, room)
+                for i in range(len(p.length)):
+                    if batch >> i & 1:
+                        if left >> i & 1:
+                            f.worth[new, k] -= p.prices[k, i, 0] * p.context[i, f.token[at, i]]
+                        if i == p.whom[k]:
+                            f.worth[new, k] += p.wait[k] * p.call[i, f.token[at, i]]
+    rise(p, f, new, f.worth[new], time, left)
     return add(p, f, at)
 
 
 @compiled
-def waited(p, k, batch):
-    """Whether a potential waits for a request of a batch."""
-    return p.whom[k] >= 0 and batch >> p.whom[k] & 1
+def waited(whom, some):
+    """Whether it is one of these for whom a potential waits."""
+    return whom >= 0 and some >> whom & 1
 
 
 @compiled
-def after(p, f, at, k, batch, left, room):
-    """Return what a potential is worth after a batch, by Lemma 3."""
-    worth, ends = LOW, waited(p, k, batch)
-    for j in range(len(p.whom)):
-        if f.before[j] == LOW or f.gain[j] <= worth:
+def gather(p, f, some):
+    """Keep the most that potentials are worth with a batch of those that are alike for some requests."""
+    for k in range(len(p.whom)):
+        f.best[k], f.after[k] = LOW, UNKNOWN
+    for k in range(len(p.whom)):
+        first = p.alike[some, k]
+        f.best[first] = max(f.best[first], f.gain[k])
+
+
+@compiled
+def after(p, f, k, some, others, room):
+    """Return what a potential is worth after a batch, by Lemma 3, but for those of the batch."""
+    first = p.alike[some, k]
+    if f.after[first] != UNKNOWN:
+        return f.after[first]
+    worth, best, price, whom, wait = LOW, f.best, p.prices, p.whom, p.wait
+    who, size, weight, host, wants = f.who, f.size, f.weight, p.host, waited(p.whom[k], some)
+    for turn in range(-1, len(whom)):
+        j = turn if turn >= 0 else first
+        if best[j] <= worth or waited(whom[j], some) != wants or (wants and (whom[j] != whom[k] or wait[j] != wait[k])):
             continue
-        same = waited(p, j, batch) or p.whom[j] < 0
-        if same != (ends or p.whom[k] < 0) or (not same and (p.whom[j] != p.whom[k] or p.wait[j] != p.wait[k])):
-            continue
-        worth = max(worth, f.gain[j] - most(p, f, at, j, k, left & ~batch, room, -1))
-    for i in range(len(p.length)):
-        if batch >> i & 1:
-            if left >> i & 1:
-                worth -= p.prices[k, i, 0] * p.context[i, f.token[at, i]]
-            if ends and i == p.whom[k]:
-                worth += p.wait[k] * p.call[i, f.token[at, i]]
+        worth = max(worth, best[j] - most(price, who, size, weight, others, j, k, room, host))
+    f.after[first] = worth
     return worth
 
 
 @compiled
-def at_moment(p, f, at, k, time, left):
-    """Return what a potential is worth by Lemma 2."""
-    if f.worth[at, k] == LOW:
-        return LOW
-    ready = p.wait[k] * f.ready[at, p.whom[k]] if p.whom[k] >= 0 else 0
-    return (p.scale - p.wait[k]) * time + ready - most(p, f, at, -1, k, left, p.blocks * p.block, time)
+def rise(p, f, at, worth, time, left):
+    """Raise what potentials are worth to what Lemma 2 says."""
+    room, n = p.blocks * p.block, sizes(p, f, at, left, time)
+    for k in range(len(worth)):
+        if worth[k] != LOW:
+            ready = p.wait[k] * f.ready[at, p.whom[k]] if p.whom[k] >= 0 else 0
+            whole = most(p.prices, f.who, f.size, f.weight, n, -1, k, room, p.host)
+            worth[k] = max(worth[k], (p.scale - p.wait[k]) * time + ready - whole)
 
 
 @compiled
-def most(p, f, at, j, k, some, room, time):
-    """Return the most by which v of some requests is larger at prices k than j: without the host, or sides apart."""
-    whole = 0
+def sizes(p, f, at, some, time):
+    """Keep who of some may hold how many tokens, by a moment if it is not negative, and return how many they are."""
+    n = 0
     for i in range(len(p.length)):
-        f.weight[i, :] = 0
         if some >> i & 1:
-            q, here, there = f.token[at, i], p.prices[k, i, 0], p.prices[k, i, 1]
-            if j >= 0:
-                here, there = here - p.prices[j, i, 0], there - p.prices[j, i, 1]
-            here, there = max(here, 0), max(there, 0)
+            q = f.token[at, i]
             if f.ready[at, i] >= time >= 0:
-                f.size[i] = p.context[i, q - 1] if q else 0
+                f.size[n] = p.context[i, q - 1] if q else 0
             else:
-                f.size[i] = p.context[i, q] - 1
-            f.weight[i, 0], f.weight[i, 1], f.weight[i, 2] = here, there, max(0, here - there)
-            whole += there * f.size[i]
-    if whole == 0:
-        return filled(f, 0, room)
-    return min(whole + filled(f, 2, room), filled(f, 0, room) + filled(f, 1, p.host))
+                f.size[n] = p.context[i, q] - 1
+            f.who[n], n = i, n + 1
+    return n
 
 
 @compiled
-def filled(f, which, room):
+def most(price, who, size, weight, n, j, k, room, host):
+    """Return the most by which v of n requests is larger at prices k than j: without the host, or sides apart."""
+    whole = ZERO
+    for x in range(n):
+        here, there = price[k, who[x], 0], price[k, who[x], 1]
+        if j >= 0:
+            here, there = here - price[j, who[x], 0], there - price[j, who[x], 1]
+        here, there = max(here, 0), max(there, 0)
+        weight[0, x], weight[1, x], weight[2, x] = here, there, max(0, here - there)
+        whole += there * size[x]
+    if whole == 0:
+        return filled(weight[0], size, n, room)
+    return min(
+        whole + filled(weight[2], size, n, room),
+        filled(weight[0], size, n, room) + filled(weight[1], size, n, host),
+    )
+
+
+@compiled
+def filled(weight, size, n, room):
     """Return the worth of a room, the dearest first."""
     worth, done = 0, 0
-    for _ in range(len(f.size)):
-        best = -1
-        for i in range(len(f.size)):
-            if not done >> i & 1 and f.weight[i, which] > (f.weight[best, which] if best >= 0 else 0):
-                best = i
+    for _ in range(n):
+        best, dear = -1, 0
+        for i in range(n):
+            if not done >> i & 1 and weight[i] > dear:
+                best, dear = i, weight[i]
         if best < 0 or room <= 0:
             break
         done |= 1 << best
-        worth += f.weight[best, which] * min(room, f.size[best])
-        room -= f.size[best]
+        worth += dear * min(room, size[best])
+        room -= size[best]
     return worth
 
 
@@ -304,6 +347,24 @@ def together(p, f, at, left, n, few, room):
                 f.pause[i] = p.pause[i, f.pause[i] + 1]
 
 
+@compiled
+def compare(prices, whom, wait, alike):
+    """Fill `Priced.alike`."""
+    for some in range(1, len(alike)):
+        for k in range(len(whom)):
+            alike[some, k] = k
+            for j in range(k):
+                same = waited(whom[j], some) == waited(whom[k], some)
+                if same and waited(whom[k], some):
+                    same = whom[j] == whom[k] and wait[j] == wait[k]
+                for i in range(prices.shape[1]):
+                    if same and some >> i & 1:
+                        same = prices[j, i, 0] == prices[k, i, 0] and prices[j, i, 1] == prices[k, i, 1]
+                if same:
+                    alike[some, k] = j
+                    break
+
+
 add = labels.adding(covers, least)
 search = labels.searching(expand)
 
@@ -315,7 +376,7 @@ def room(requests: int, potentials: int, most: int) -> Orders:
         **{name: numbers(most + 1, requests) for name in ("token", "ready")},
         **{name: numbers(most + 1) for name in ("time", "ends", "batch")},
         worth=numbers(most + 1, potentials),
-        **{name: numbers(potentials) for name in ("before", "gain")},
+        **{name: numbers(potentials) for name in ("before", "gain", "best", "after")},
         **{name: numbers(2**requests) for name in ("first", "sums")},
-        weight=numbers(requests, 3), size=numbers(requests), pause=numbers(requests),
+        weight=numbers(3, requests), who=numbers(requests), size=numbers(requests), pause=numbers(requests),
     )  # fmt: skip

@@ -187,16 +187,18 @@ def _machine(
             calls[i, k], pause[i, k] = calls[i, k + 1] + call[i, k], k if call[i, k] else pause[i, k + 1]
     arrays = {"length": length, "call": call, "rest": rest, "context": context, "rate": rates}
     arrays |= {"calls": calls, "pause": pause}
+    wait, alike = np.array([each.wait for each in given]), np.zeros((2**n, len(given)), dtype=np.int64)
+    kernels.compare(prices, whom, wait, alike)
     return kernels.Priced(
         **{name: np.array(each, dtype=np.int64) for name, each in arrays.items()}, busy=fixed, each=line.tokens,
         token=token, block=machine.block, blocks=min(LARGE, machine.memory or LARGE) // machine.block,
         host=LARGE if machine.host_memory is None else min(LARGE, machine.host_memory), scale=scale,
-        compute=np.array([each.compute for each in given]), wait=np.array([each.wait for each in given]), whom=whom,
-        prices=prices, needs=bits, begun=instance.first_arrival * line.divisor, divisor=line.divisor,
+        compute=np.array([each.compute for each in given]), wait=wait, whom=whom,
+        prices=prices, alike=alike, needs=bits, begun=instance.first_arrival * line.divisor, divisor=line.divisor,
         remaining=remaining(instance, objective, proof.in_order, latest, line.divisor, budget),
     )  # fmt: skip
 
 
 def label_work(potentials: int, in_order: int) -> int:
     """Return nanoseconds that a label takes, about: the latter, by requests."""
-    return Work.label * (1 + potentials * potentials // 400) + Work.call * in_order
+    return Work.label * (40 + potentials) // 40 + Work.call * in_order

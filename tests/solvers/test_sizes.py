@@ -103,7 +103,7 @@ def test_where_all_ways_decline_the_result_says_so_and_what_may_help(monkeypatch
     assert result.stopped == Stop.DECLINED
     assert result.bound < result.value
     printed = StringIO()
-    show(result, PlainConsole(file=printed, width=200))
+    show(replace(result, clock_seconds=result.seconds), PlainConsole(file=printed, width=200))
     assert "stopped: no way to solve takes it; the optimum is at least" in printed.getvalue()
     assert "`kvbound bound` may prove a higher one" in printed.getvalue()
     assert exit_code(result, None) == EXIT_UNDECIDED
