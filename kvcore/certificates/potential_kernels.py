@@ -347,24 +347,6 @@ def together(p, f, at, left, n, few, room):
                 f.pause[i] = p.pause[i, f.pause[i] + 1]
 
 
-@compiled
-def compare(prices, whom, wait, alike):
-    """Fill `Priced.alike`."""
-    for some in range(1, len(alike)):
-        for k in range(len(whom)):
-            alike[some, k] = k
-            for j in range(k):
-                same = waited(whom[j], some) == waited(whom[k], some)
-                if same and waited(whom[k], some):
-                    same = whom[j] == whom[k] and wait[j] == wait[k]
-                for i in range(prices.shape[1]):
-                    if same and some >> i & 1:
-                        same = prices[j, i, 0] == prices[k, i, 0] and prices[j, i, 1] == prices[k, i, 1]
-                if same:
-                    alike[some, k] = j
-                    break
-
-
 add = labels.adding(covers, least)
 search = labels.searching(expand)
 

@@ -66,7 +66,8 @@ out ends a batch of d or more. With the moment V_i only rises, and what prices g
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from itertools import compress
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -187,13 +188,17 @@ def _machine(
             calls[i, k], pause[i, k] = calls[i, k + 1] + call[i, k], k if call[i, k] else pause[i, k + 1]
     arrays = {"length": length, "call": call, "rest": rest, "context": context, "rate": rates}
     arrays |= {"calls": calls, "pause": pause}
-    wait, alike = np.array([each.wait for each in given]), np.zeros((2**n, len(given)), dtype=np.int64)
-    kernels.compare(prices, whom, wait, alike)
+    alike, firsts = np.zeros((2**n, len(given)), dtype=np.int64), [dict[Any, int]() for _ in range(2**n)]
+    for k, each in enumerate(given):
+        for some, first in enumerate(firsts):
+            has = [some >> i & 1 for i in range(n)]
+            waits = (each.request, each.wait) if each.request is not None and has[each.request] else None
+            alike[some, k] = first.setdefault((waits, *compress(zip(each.device, each.host, strict=True), has)), k)
     return kernels.Priced(
         **{name: np.array(each, dtype=np.int64) for name, each in arrays.items()}, busy=fixed, each=line.tokens,
         token=token, block=machine.block, blocks=min(LARGE, machine.memory or LARGE) // machine.block,
         host=LARGE if machine.host_memory is None else min(LARGE, machine.host_memory), scale=scale,
-        compute=np.array([each.compute for each in given]), wait=wait, whom=whom,
+        compute=np.array([each.compute for each in given]), wait=np.array([each.wait for each in given]), whom=whom,
         prices=prices, alike=alike, needs=bits, begun=instance.first_arrival * line.divisor, divisor=line.divisor,
         remaining=remaining(instance, objective, proof.in_order, latest, line.divisor, budget),
     )  # fmt: skip

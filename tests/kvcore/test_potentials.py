@@ -234,12 +234,13 @@ MUTANTS = {
     "room": lambda m: m._replace(blocks=m.blocks - 1),
     "call": lambda m: m._replace(call=2 * m.call + 1), "wait": lambda m: m._replace(wait=2 * m.wait),
     "prices": lambda m: m._replace(prices=2 * m.prices), "work": lambda m: m._replace(each=2 * m.each),
+    "alike": lambda m: m._replace(alike=0 * m.alike),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_labels_that_know_less_cover_too_little(name, monkeypatch):
-    """Planted: batches, calls and tokens take longer, there is less room, weights and prices are double."""
+    """Planted: batches, calls and tokens take longer, there is less room, weights and prices are double, all alike."""
     machine = potentials._machine
     monkeypatch.setattr(potentials, "_machine", lambda *given: MUTANTS[name](machine(*given)))
     with pytest.raises(AssertionError):
