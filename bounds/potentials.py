@@ -37,7 +37,8 @@ class Grids:
     growth = 4  # of labels, where more prices in order have not raised the bound by `least`
     least = 1e-4
     turns = 30  # prices tried for what is left at a label
-    first_of = 100  # labels by bound, of which each tenth tells an order
+    first_of = 100  # labels by bound, of which each tenth tells an order, as long as these have
+    batches = 1000
 
 
 def propose_potentials(task: Task) -> Iterator[Proposal | Schedule]:
@@ -129,7 +130,13 @@ def best_orders(search: PotentialSearch) -> Iterator[list[int]]:
     heap = x.heap[: x.count[HEAP]]
     heap = heap[x.is_open[heap]]
     rows = heap[np.lexsort((heap, x.bound[heap]))][: Grids.first_of : 10]
-    return ([int(search.orders.batch[at]) for at in path(x, int(row))[1:]] for row in rows)
+    left = Grids.batches
+    for row in rows:
+        order = [int(search.orders.batch[at]) for at in path(x, int(row))[1:]]
+        left -= len(order)
+        if left < 0 and row != rows[0]:
+            return
+        yield order
 
 
 def left_at(search: PotentialSearch, at: int) -> list[Chain]:
