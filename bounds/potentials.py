@@ -194,14 +194,19 @@ class Grid:
         return Potential(compute=compute, wait=wait, request=whom if whom >= 0 else None,
                          device=tuple(device), host=tuple(host))  # fmt: skip
 
+    def walk(self, p: Priced, order: Sequence[int]) -> _Walk:
+        """Follow all entries along an order."""
+        walk = _Walk(self, p, self.arrivals)
+        for batch in order:
+            walk.step(batch)
+        return walk
+
     def active(self, p: Priced, orders: Iterable[Sequence[int]]) -> list[Potential]:
         """Return the entries on which all times in the first order rest, and the last in others."""
         found = dict[Potential, None]()
         for number, order in enumerate(orders):
-            walk, entries = _Walk(self, p, self.arrivals), set[int]()
-            for batch in order:
-                walk.step(batch)
-            for past in reversed(walk.past):
+            entries = set[int]()
+            for past in reversed(self.walk(p, order).past):
                 rests = past.best if number == 0 or not entries else -1
                 entries = {rests, *(int(past.source.flat[entry]) for entry in entries)} - {-1}
                 for point, whom in sorted(divmod(entry, self.n + 1) for entry in entries):
@@ -214,7 +219,7 @@ class _Walk:
 
     def __init__(self, grid: Grid, p: Priced, arrivals: Any) -> None:
         self.grid, self.p, self.token, self.time = grid, p, [0] * grid.n, 0.0
-        self.ready, self.past = arrivals.astype(float), list[Past]()
+        self.ready, self.past, self.times = arrivals.astype(float), list[Past](), list[float]()
         self.worth = grid.wait * np.concatenate([[0.0], self.ready])  # [points, waits]
 
     def step(self, batch: int) -> None:
@@ -259,6 +264,7 @@ class _Walk:
         end = start + p.busy + len(made) * (p.each + p.token)
         self.past.append(Past(source, int(source[0, 0]) if worth[0, 0] / p.scale > end else -1))
         self.time = max(end, worth[0, 0] / p.scale)
+        self.times.append(self.time)
         for i in made:
             call = int(p.call[i, self.token[i]])
             self.ready[i], self.token[i] = self.time + call, self.token[i] + 1

@@ -11,6 +11,7 @@ from kvcore.compiled import compiled
 LOW = -4 * LARGE
 """Of a potential whose request is over."""
 UNKNOWN = 2 * LOW
+"""Of one that was not asked for yet."""
 
 
 class Priced(NamedTuple):

@@ -11,6 +11,7 @@ from bounds import potentials as finder
 from bounds.in_order import propose_in_order
 from bounds.potentials import propose_potentials
 from bounds.task import Proposal, Task
+from bounds.traced import path
 from kvcore import CostFunction, objective_value, verify_schedule
 from kvcore.certificates import (
     InOrder,
@@ -266,7 +267,11 @@ def test_potentials_are_found_that_prove_more():
     )  # fmt: skip
     found = [each for each in propose_potentials(Task(real, FLOW)) if isinstance(each, Proposal)]
     assert found[-1].value > 1.004 * 16_402_787  # what `fresh` proved of it while it took `partial`
-    assert found[-1].proof.value(real, FLOW) == found[-1].value
+    search = PotentialSearch(real, FLOW, found[-1].proof)
+    assert search.run().bound == found[-1].value
+    walk = finder.Grid(real, 0, 1).walk(search.machine, next(finder.best_orders(search)))  # of all of the grid
+    rows = path(search.orders.labels, int(search.orders.labels.heap[0]))[1:]
+    assert [round(time) for time in walk.times] == search.orders.time[rows].tolist()
 
 
 def test_labels_at_which_only_tokens_that_may_be_begun_are_left_have_no_prices(monkeypatch):
