@@ -161,11 +161,11 @@ class Ascent:
         """Return the bound by prices, and what each request (of many: all together) takes and pays."""
         whole, costs, taken = self.whole(price), list[int](), np.zeros((len(self.chains), len(price)))
         for chain, row in zip(self.chains, taken, strict=True):
-            spend(len(whole) * len(chain.paid) * self.proof.most * 2 * Work.nanosecond)
+            spend(len(whole) * len(chain.paid) * chain.room * 2 * Work.nanosecond)
             cost, values, starts = self.units.least(chain, whole)
             costs.append(cost)
             if values is not None:
-                follow(values, starts, chain, whole, self.proof.most, self.units.each, row)
+                follow(values, starts, chain, whole, self.units.slot, self.units.each, row)
         slot, x = FINE * self.units.slot, whole / self.proof.scale
         value = sum(costs) / (slot * self.proof.scale) - float(x.sum())
         if value > self.value:
@@ -192,17 +192,17 @@ class Ascent:
 
 
 @compiled
-def follow(values, starts, chain, price, most, each, taken):  # type: ignore[no-untyped-def]
+def follow(values, starts, chain, price, slot, each, taken):  # type: ignore[no-untyped-def]
     """Add to `taken` what a request pays for in each slot on a cheapest way."""
     k = j = 0
-    ready, slot = chain.arrival, most * each
+    ready = chain.arrival
     s = ready // slot
-    room = min(most, ((s + 1) * slot - ready + each - 1) // each)
+    room = min(chain.room, ((s + 1) * slot - ready + each - 1) // each)
     while s < len(price) and k < len(chain.paid) - 1:
         best, units = values[s + 1, k], 0
         for g in range(1, min(room, chain.begin[j + 1] - k) + 1):
             cost = price[s] * (chain.paid[k + g] - chain.paid[k])
-            cost += after(values, starts, chain, s, j, k + g, g, each, most)
+            cost += after(values, starts, chain, s, j, k + g, g, slot, each)
             if cost < best:
                 best, units = cost, g
         taken[s] += chain.paid[k + units] - chain.paid[k]
@@ -210,6 +210,6 @@ def follow(values, starts, chain, price, most, each, taken):  # type: ignore[no-
         if units > 0 and k == chain.begin[j + 1]:
             ready = s * slot + units * each + chain.wait[j]
             j, s = j + 1, ready // slot
-            room = min(most, ((s + 1) * slot - ready + each - 1) // each)
+            room = min(chain.room, ((s + 1) * slot - ready + each - 1) // each)
         else:
-            s, room = s + 1, most
+            s, room = s + 1, chain.room

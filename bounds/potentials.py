@@ -149,7 +149,7 @@ def left_at(search: PotentialSearch, at: int) -> list[Chain]:
             begin = np.concatenate([[0], x.begin[i, j + 1 : runs] - k])
             ready = max(0, max(f.time[at], f.ready[at, i]) * x.divisor // p.divisor - x.begun) + x.delay[i, q]
             paid = x.paid[i, k : x.units[i] + 1] - x.paid[i, k]
-            left.append(Chain(paid, begin, x.wait[i, j : runs - 1], int(x.rate[i]), int(ready)))
+            left.append(Chain(paid, begin, x.wait[i, j : runs - 1], int(x.rate[i]), int(ready), x.room))
     return left
 
 

@@ -58,6 +58,7 @@ class Chain(NamedTuple):
     """The units of a request: those of run j, between two calls, from `begin[j]` up to `begin[j + 1]`.
 
     The first k pay `paid[k]` at a price of 1; `wait[j]` is the call after run j; a unit of time costs `rate`.
+    Of a run a slot has room for `room` units.
     """
 
     paid: Integers
@@ -65,6 +66,7 @@ class Chain(NamedTuple):
     wait: Integers
     rate: int
     arrival: int
+    room: int
 
 
 class Least(NamedTuple):
@@ -103,8 +105,9 @@ class Units:
             budget.spend("output tokens in order", 4000 * (1 if self.objective == "total-ttft" else request.output))
             tokens = chain_of(request, self.objective)
             units, runs = sum(self.count(new) for new, _ in tokens), 1 + sum(wait > 0 for _, wait in tokens)
-            cells = (len(self.proof.price) + 1) * (units + 1 + runs * (self.proof.most + 1))
-            budget.spend("prices in order", 4 * self.proof.most * cells, 8 * cells + 32 * units)
+            room = min(self.proof.most, units)
+            cells = (len(self.proof.price) + 1) * (units + 1 + runs * (room + 1))
+            budget.spend("prices in order", 4 * room * cells, 8 * cells + 32 * units)
 
     def packed(self, context: int) -> int:
         """Return the dual feasible function of a context's blocks, times `parts`."""
@@ -133,11 +136,13 @@ class Units:
         if most + rate * ends >= MOST:
             raise InvalidCertificate("numbers are too large to be added up")
         paid = np.concatenate(([0], np.cumsum(np.repeat(np.array(pays, dtype=np.int64), counts))))
-        return Chain(paid, np.array([*begin, sum(counts)]), np.array([*wait, 0]), rate, arrival)
+        starts = np.array([*begin, sum(counts)])
+        room = min(self.proof.most, int(np.diff(starts).max()))
+        return Chain(paid, starts, np.array([*wait, 0]), rate, arrival, room)
 
     def least(self, chain: Chain, price: Integers) -> Least:
         """Return the least that a request takes and pays from its arrival on."""
-        slots, count, most = len(price), len(chain.paid) - 1, self.proof.most
+        slots, count = len(price), len(chain.paid) - 1
         left = self.each * np.arange(count, -1, -1)
         left[:-1] += np.repeat(np.cumsum(chain.wait[::-1])[::-1], np.diff(chain.begin))
         s = chain.arrival // self.slot
@@ -145,9 +150,9 @@ class Units:
             return Least(chain.rate * int(left[0]))
         values = np.zeros((slots + 1, count + 1), dtype=np.int64)
         values[slots] = chain.rate * (slots * self.slot + left)
-        starts = np.empty((slots, len(chain.wait), most + 1), dtype=np.int64)
-        fill(values, starts, chain, price, most, self.each)
-        room = min(most, -(-((s + 1) * self.slot - chain.arrival) // self.each))
+        starts = np.empty((slots, len(chain.wait), chain.room + 1), dtype=np.int64)
+        fill(values, starts, chain, price, self.slot, self.each)
+        room = min(chain.room, -(-((s + 1) * self.slot - chain.arrival) // self.each))
         return Least(int(starts[s, 0, room]) - chain.rate * chain.arrival, values, starts)
 
     def value(self, total: int) -> Fraction:
@@ -157,7 +162,7 @@ class Units:
 
 
 @compiled
-def fill(values, starts, chain, price, most, each):  # type: ignore[no-untyped-def]
+def fill(values, starts, chain, price, slot, each):  # type: ignore[no-untyped-def]
     """Fill in the least cost from slot s on: with k units done, and at the begin of run j with room for g in slot s."""
     for s in range(len(price) - 1, -1, -1):
         j = len(chain.wait) - 1
@@ -165,11 +170,11 @@ def fill(values, starts, chain, price, most, each):  # type: ignore[no-untyped-d
             while k < chain.begin[j]:
                 j -= 1
             best, end = values[s + 1, k], chain.begin[j + 1]
-            for g in range(most + 1):
+            for g in range(chain.room + 1):
                 at = k + g
                 if g > 0 and at <= end:
                     cost = price[s] * (chain.paid[at] - chain.paid[k])
-                    best = min(best, cost + after(values, starts, chain, s, j, at, g, each, most))
+                    best = min(best, cost + after(values, starts, chain, s, j, at, g, slot, each))
                 if k == chain.begin[j]:
                     starts[s, j, g] = best
                 elif at >= end:
@@ -178,11 +183,10 @@ def fill(values, starts, chain, price, most, each):  # type: ignore[no-untyped-d
 
 
 @compiled
-def after(values, starts, chain, s, j, at, g, each, most):  # type: ignore[no-untyped-def]
+def after(values, starts, chain, s, j, at, g, slot, each):  # type: ignore[no-untyped-def]
     """Return the least cost after the units before `at`, the last g in slot s."""
     if at < chain.begin[j + 1]:
         return values[s + 1, at]
-    slot = most * each
     over = s * slot + g * each
     if at == len(chain.paid) - 1:
         return chain.rate * over
@@ -190,4 +194,4 @@ def after(values, starts, chain, s, j, at, g, each, most):  # type: ignore[no-un
     t = ready // slot
     if t >= len(values) - 1:
         return values[len(values) - 1, at]
-    return starts[t, j + 1, min(most, ((t + 1) * slot - ready + each - 1) // each)]
+    return starts[t, j + 1, min(chain.room, ((t + 1) * slot - ready + each - 1) // each)]

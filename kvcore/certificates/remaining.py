@@ -31,7 +31,7 @@ class Remaining(NamedTuple):
     rate: Any  # [requests]
     slot: int  # its length
     each: int  # what a unit takes at the least
-    most: int  # units that a slot has room for
+    room: int  # units of a run that a slot has room for
     begun: int  # the first arrival
     divisor: int
     scale: int  # costs are in parts of it
@@ -57,11 +57,12 @@ def remaining(
         units = Units(instance, objective, proof)
         units.spend(budget)
         chains = [units.chain(request)._replace(arrival=0) for request in requests]
-        cells = (slots + 1) * max(len(chain.paid) + len(chain.wait) * (first.most + 1) for chain in chains)
+        room = max(chain.room for chain in chains)
+        cells = (slots + 1) * max(len(chain.paid) + len(chain.wait) * (room + 1) for chain in chains)
         budget.spend("prices in order", 0, 8 * len(proofs) * len(requests) * cells)
         tables = [units.least(chain, np.array(proof.price, dtype=np.int64)) for chain in chains]
         values.append(_stacked([table.values for table in tables]))
-        starts.append(_stacked([table.starts for table in tables]))
+        starts.append(_stacked([table.starts for table in tables], "edge"))
     supply = np.zeros((len(proofs), slots + 1), dtype=object)
     price = np.array([proof.price for proof in proofs], dtype=object)
     supply[:, :-1] = units.slot * FINE * np.cumsum(price[:, ::-1], axis=1)[:, ::-1]
@@ -81,14 +82,14 @@ def remaining(
     return Remaining(
         price.astype(np.int64), supply.astype(np.int64), np.stack(values), np.stack(starts), paid, begin, wait,
         units=np.array([len(chain.paid) - 1 for chain in chains]), unit=unit, run=run, delay=delay,
-        rate=np.array([chain.rate for chain in chains]), slot=units.slot, each=units.each, most=first.most,
+        rate=np.array([chain.rate for chain in chains]), slot=units.slot, each=units.each, room=room,
         begun=instance.first_arrival * units.divisor, divisor=units.divisor, scale=scale,
     )  # fmt: skip
 
 
-def _stacked(some: Sequence[Any]) -> Any:
+def _stacked(some: Sequence[Any], mode: Any = "constant") -> Any:
     shape = np.max([one.shape for one in some], axis=0)
-    return np.stack([np.pad(one, [(0, n - m) for n, m in zip(shape, one.shape, strict=True)]) for one in some])
+    return np.stack([np.pad(one, [(0, n - m) for n, m in zip(shape, one.shape, strict=True)], mode) for one in some])
 
 
 @compiled
@@ -100,11 +101,11 @@ def least_from(x, v, i, q, time):  # type: ignore[no-untyped-def]
         return values[slots, k]
     if k == x.units[i]:
         return x.rate[i] * t
-    chain = Chain(x.paid[i, : x.units[i] + 1], x.begin[i], x.wait[i], x.rate[i], 0)
+    chain = Chain(x.paid[i, : x.units[i] + 1], x.begin[i], x.wait[i], x.rate[i], 0, x.room)
     best = values[s + 1, k]
-    for g in range(1, min(x.most, ((s + 1) * x.slot - t + x.each - 1) // x.each, x.begin[i, j + 1] - k) + 1):
+    for g in range(1, min(x.room, ((s + 1) * x.slot - t + x.each - 1) // x.each, x.begin[i, j + 1] - k) + 1):
         cost = x.price[v, s] * (x.paid[i, k + g] - x.paid[i, k])
-        best = min(best, cost + after(values, x.starts[v, i], chain, s, j, k + g, g, x.each, x.most))
+        best = min(best, cost + after(values, x.starts[v, i], chain, s, j, k + g, g, x.slot, x.each))
     return best
 
 
