@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bounds.clock import now
 from bounds.fresh import Looks, can_bind, looks, upper_of
 from bounds.in_order import ascents, better
 from bounds.task import Proposal, Task
@@ -24,6 +25,7 @@ from kvcore.certificates.potential_kernels import Priced
 from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work
 from kvcore.certificates.tokens import check_size, swaps_of
 from kvcore.instance import Instance
+from kvcore.metrics import Value
 from kvcore.schedule import Schedule
 
 
@@ -55,6 +57,15 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
     yield from looks(task, searches, Looks.first if has_grid else Most.labels)
     if has_grid and not task.is_over():
         yield from _of_grid(task)
+
+
+def orders_at_potentials(instance: Instance, objective: str, seconds: float, upper: Value) -> Iterator[tuple[int, ...]]:
+    """Yield the best orders of batches, as bits, at ever more prices: none where potentials have no hope."""
+    task = Task(instance, objective, now() + seconds, upper)
+    with suppress(InvalidCertificate):
+        for each in propose_potentials(task):
+            if isinstance(each, Proposal) and each.order:
+                yield each.order
 
 
 def of_work(task: Task, function: int, sizes: Iterable[int] = (1,)) -> Potentials:
@@ -96,7 +107,8 @@ def _of_grid(task: Task) -> Iterator[Proposal]:
             yield Proposal(proof.replace(labels=end.labels), end.bound)
             if task.is_over():
                 return
-        yield Proposal(proof.replace(labels=end.labels), end.bound)
+        order = tuple(next(best_orders(search))) if end.is_found else ()
+        yield Proposal(proof.replace(labels=end.labels), end.bound, order)
         is_tried, pays = len(in_order) > paying, end.bound > (1 + Grids.least) * reached
         reached = float(end.bound)
         if is_tried and not pays:

@@ -3,6 +3,9 @@
 A *pattern* says of each batch which requests work, and which of these generate a token. With it all amounts and times
 but whole blocks are linear: the program finds how much is copied to the host and back, or processed again, behind the
 work of other batches. Its amounts are rounded and run batch by batch.
+
+The first pattern is of the best order of tokens at potentials (`bounds/potentials.py`), or of a given schedule: a
+mixed-integer program says who else works, and in up to two batches before each.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -19,7 +21,9 @@ import numpy as np
 
 from bounds.clock import now, spend_pivots
 from bounds.highs import Silent
+from bounds.potentials import orders_at_potentials
 from kvcore.instance import LIMIT, Instance
+from kvcore.metrics import objective_value
 from kvcore.referee import verify_schedule
 from kvcore.schedule import Batch, Schedule
 from kvcore.trace import Trace
@@ -32,8 +36,14 @@ class Patterns:
 
     batches = 400  # at the most: a program takes some 0.1 ms for each
     hot = 0.002  # of the value
-    much = 0.3  # of the largest context: who works so much in a relaxed program works there
-    price = 0.01  # ... of its work: without one it would work a little in many batches
+    orders = 3
+    between = 2  # batches that may come before one that generates
+    gap = 0.002  # of the value of a mixed-integer program
+    nodes = 2000  # of its tree
+
+
+ANY = -1
+"""The program says who works."""
 
 
 class Who(NamedTuple):
@@ -44,16 +54,12 @@ class Who(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """A request in a batch: KV on the device after it, copied to the host and back; in a relaxed program, its work.
-
-    What is `early` is worked on since the batch before.
-    """
+    """A request in a batch: KV on the device after it, copied to the host and back; whether it works, if `ANY` may."""
 
     device: float
     swap_out: float
     swap_in: float
-    early: float
-    work: float
+    works: float
 
 
 Pattern = list[Who]
@@ -66,27 +72,42 @@ def improve(
 ) -> Schedule | None:
     """Return the best schedule found from another one on (the referee has not seen it): after `seconds`, or `rounds`.
 
-    First the order of tokens is annealed, where requests may work in parts of a batch; then who works.
+    First who works is annealed in that one, then from the order at potentials on.
     """
     jobs, draw, trace = jobs_of(instance, objective), Random(seed), verify_schedule(instance, given)
     if len(trace.batches) > Patterns.batches:
         return None
 
     def found(pattern: Pattern) -> tuple[int, list[Batch]] | None:
-        amounts = _Program(jobs, pattern).amounts()
-        return None if amounts is None else _run(instance, jobs, pattern, amounts)
+        solved = _Program(jobs, pattern).solved()
+        return None if solved is None else _run(instance, jobs, *solved)
 
-    own, part = pattern_of(trace), None if rounds is None else max(1, rounds // 4)
-    order = [Who(makes, makes) for _, makes in own if makes]
-    _, pattern = _anneal(jobs, order, partial(_best, jobs), draw, seconds / 2, part and 2 * part, orders=True)
-    ends = [_anneal(jobs, start, found, draw, seconds / 4, part) for start in (own, pattern) if start]
+    own, part = pattern_of(trace), None if rounds is None else max(1, rounds // 2)
+    seconds = seconds if rounds is None else math.inf
+    upper = objective_value(trace, objective)
+    orders, began = [tuple(who.makes for who in own if who.makes)], now()
+    if rounds is None:
+        orders = [*dict.fromkeys([*orders, *orders_at_potentials(instance, objective, seconds / 3, upper)])]
+    starts = list[Pattern]()
+    for order in orders[: -1 - Patterns.orders : -1]:
+        if now() - began <= seconds / 2:
+            starts.append(_of_order(jobs, order, seconds / 6))
+    start = min(starts, key=lambda start: (found(start) or (math.inf,))[0], default=[])
+    ends = [_anneal(jobs, start, found, draw, seconds / 4, part) for start in (own, start) if start]
     _, batches = min(ends, key=lambda end: end[0])
     return Schedule(instance_sha256=instance.sha256, batches=tuple(batches)) if batches else None
 
 
+def _of_order(jobs: Jobs, order: Sequence[int], seconds: float) -> Pattern:
+    """Return the pattern of an order of batches that generate, or none."""
+    free = [Who(ANY, makes) for one in order for makes in (*[0] * Patterns.between, one)]
+    solved = _Program(jobs, free).solved(seconds)
+    return solved[0] if solved else []
+
+
 def _anneal(
     jobs: Jobs, pattern: Pattern, value_of: Callable[[Pattern], tuple[float, Any] | None], draw: Random, seconds: float,
-    rounds: int | None, *, orders: bool = False,
+    rounds: int | None,
 ) -> tuple[float, Any]:  # fmt: skip
     """Return the best value, and what comes with it."""
     began, made = now(), 0
@@ -94,7 +115,7 @@ def _anneal(
     value = best[0]
     while (done := made / rounds if rounds is not None else (now() - began) / max(1e-9, seconds)) < 1:
         made += 1
-        moved = _moved(jobs, pattern, draw, orders)
+        moved = _moved(jobs, pattern, draw)
         if not moved or not (found := value_of(moved)):
             continue
         if found[0] <= value - Patterns.hot * found[0] * (1 - done) * math.log(1 - draw.random()):
@@ -113,19 +134,10 @@ def pattern_of(trace: Trace) -> Pattern:
     return [Who(*bits) for bits in zip(work, makes, strict=True)]
 
 
-def _best(jobs: Jobs, order: Pattern) -> tuple[float, Pattern] | None:
-    """Return the least value where requests may work in parts of batches and before, and who then works."""
-    program, much, pattern = _Program(jobs, order, parts=True), Patterns.much * jobs.context.max(), Pattern()
-    for (_, makes), row in zip(order, program.amounts() or (), strict=False):
-        early, work = (sum(1 << i for i, moves in enumerate(row) if moves[k] > much) for k in (3, 4))
-        pattern += [Who(early, 0), Who(makes | work, makes)]
-    return (program.value, pattern) if pattern else None
-
-
-def _moved(jobs: Jobs, pattern: Pattern, draw: Random, orders: bool) -> Pattern | None:
+def _moved(jobs: Jobs, pattern: Pattern, draw: Random) -> Pattern | None:
     """Return a pattern near this one, or None."""
     new, at, one = list(pattern), draw.randrange(len(pattern)), draw.randrange(len(jobs.count))
-    i, move, (work, makes), after = 1 << one, draw.randrange(2 * orders, 6), new[at], new[at + 1 : at + 2]
+    i, move, (work, makes), after = 1 << one, draw.randrange(6), new[at], new[at + 1 : at + 2]
     if move == 0 and jobs.chunked:  # a part of a prefill more, or less
         new[at] = Who(work ^ i & ~makes, makes)
     elif move == 1:  # time for copies
@@ -151,28 +163,29 @@ def _moved(jobs: Jobs, pattern: Pattern, draw: Random, orders: bool) -> Pattern 
             new += [Who(0, 0)] * (to + len(held) - len(new))
             for k in range(to, to + len(held)):
                 new[k] = Who(new[k].work | i, new[k].makes | i)
-    return _clean(jobs, new, orders)
+    return _clean(jobs, new)
 
 
-def _clean(jobs: Jobs, pattern: Pattern, orders: bool) -> Pattern | None:
+def _clean(jobs: Jobs, pattern: Pattern) -> Pattern | None:
     """Leave out work of requests that are over, and a second batch in turn without work; None if tokens are missing."""
     left, clean = jobs.count.tolist(), Pattern()
     for work, makes in pattern:
         who = Who(sum(1 << i for i, more in enumerate(left) if work >> i & 1 and more), makes)
         left = [more - (makes >> i & 1) for i, more in enumerate(left)]
-        if who.work or not (orders or (clean and not clean[-1].work)):
+        if who.work or not (clean and not clean[-1].work):
             clean.append(who)
     return clean if not any(left) else None
 
 
 class _Program:
-    """A linear program of the amounts of a pattern; where others may work in `parts` of a batch, a relaxed one."""
+    """A program of the amounts of a pattern: linear, or mixed-integer where it says who works."""
 
-    def __init__(self, jobs: Jobs, pattern: Pattern, *, parts: bool = False) -> None:
-        self.jobs, self.parts, n = jobs, parts and jobs.chunked, len(jobs.count)
+    def __init__(self, jobs: Jobs, pattern: Pattern) -> None:
+        self.jobs, self.pattern, n = jobs, pattern, len(jobs.count)
         self.high, self.cost, self.least = [0.0], defaultdict[int, float](float), list[float]()
-        self.start, self.index, self.factor = [0], list[int](), list[float]()
-        self.unit, self.value = max(1.0, float(jobs.busy.max())), math.inf
+        self.start, self.index, self.factor, self.whole = [0], list[int](), list[float](), list[int]()
+        self.unit, self.most = max(1.0, float(jobs.busy.max())), float(jobs.context.max()) + 1
+        self.longest = float(jobs.call.max() + jobs.arrival.max()) / self.unit
         self.token, self.window, self.device, self.host = [0] * n, [False] * n, [0] * n, [0] * n
         self.before: tuple[Term, ...] = ()
         self.ready: list[tuple[float, tuple[Term, ...]]] = [
@@ -185,6 +198,10 @@ class _Program:
         self.high.append(high)
         return len(self.high) - 1
 
+    def choice(self) -> int:
+        self.whole.append(self.column(1))
+        return self.whole[-1]
+
     def at_least(self, least: float, *terms: Term) -> None:
         for column, factor in terms:
             if column:  # the first one is 0
@@ -195,35 +212,39 @@ class _Program:
 
     def add(self, who: Who) -> list[tuple[int, ...]]:
         """Add a batch."""
-        jobs, start, ticks, since_end = self.jobs, self.column(), self.column(), self.before
+        jobs, start, ticks, is_free, since_end = self.jobs, self.column(), self.column(), who.work == ANY, self.before
         self.at_least(0, (start, 1), *since_end)
         self.before = (start, -1.0), (ticks, -1.0)
-        batch: list[tuple[int, ...]] = [(0, 0, 0, 0, 0)] * len(jobs.count)
-        room = int(jobs.blocks)
-        worked, begun, outs, backs, held, hosts = (list[Term]() for _ in range(6))
+        batch: list[tuple[int, ...]] = [(0, 0, 0, 0)] * len(jobs.count)
+        room, some = int(jobs.blocks), self.choice() if is_free and not who.makes else 0
+        worked, outs, backs, held, hosts = (list[Term]() for _ in range(5))
         for i in [i for i, token in enumerate(self.token) if token < jobs.count[i]]:
             context, ends = int(jobs.context[i, self.token[i]]), who.makes >> i & 1
             after, back = self.column(context - 1 + ends), self.column()
-            out = left = work = 0
-            early = self.column() if self.parts else 0
-            (least, since), host, had = self.ready[i], self.host[i], ((self.device[i], 1), (back, 1), (early, 1))
-            if who.work >> i & 1:
+            out = left = works = 0
+            (least, since), host, had = self.ready[i], self.host[i], ((self.device[i], 1), (back, 1))
+            if ends or (who.work >> i & 1 and not is_free):
                 worked += (after, -1), *had
                 self.at_least(1, (after, 1), *((column, -1) for column, _ in had))
                 self.at_least(0, (host, 1), (back, -1))
-                if not self.window[i] and not self.parts:  # R4: nothing is dropped
+                if not self.window[i]:  # R4: nothing is dropped
                     self.at_least(0, (back, 1), (host, -1))
                 self.at_least(least, (start, 1), *since)
                 self.window[i] = ends > 0 and jobs.call[i, self.token[i]] >= 0
             else:
-                out, left, work = self.column(), self.column(), self.column() if self.parts else 0
+                out, left, work = self.column(), self.column(), 0
+                if is_free and jobs.chunked:
+                    work, works = self.column(), self.choice()
+                    self.at_least(0, (works, self.most), (work, -1))
+                    for column in (left, out):  # R4: all its KV is on the device
+                        self.at_least(-self.most, (works, -self.most), (column, -1))
+                    self.at_least(least - self.longest, (start, 1), *since, (works, -self.longest))
+                    if some:
+                        self.at_least(0, (some, 1), (works, -1))
                 worked.append((work, -1))
                 self.at_least(0, *had, (work, 1), (out, -1), (after, -1))
                 self.at_least(0, (host, 1), (out, 1), (back, -1), (left, -1))
-            self.device[i], self.host[i], batch[i] = after, left, (after, out, back, early, work)
-            begun.append((early, -1))
-            if self.parts:
-                self.cost[early] = self.cost[work] = Patterns.price * float(jobs.tokens.max()) / self.unit
+            self.device[i], self.host[i], batch[i] = after, left, (after, out, back, works)
             outs.append((out, -1))
             backs.append((back, -1))
             hosts.append((left, -1))
@@ -238,12 +259,11 @@ class _Program:
             if limit < LIMIT / 2:
                 self.at_least(-limit, *terms)
         for k, divisor in enumerate((jobs.divisor * self.unit).tolist()):
-            busy, copied = int(jobs.busy[k]) * (who.work > 0), ((jobs.swap_out[k], outs), (jobs.swap_in[k], backs))
-            lasts, worked_on = (divisor, [(ticks, 1.0)]), (jobs.tokens[k], worked)
-            if self.parts:
-                pause = (divisor, [(start, 1.0), *since_end])
-                self.long_enough(busy / divisor, divisor, pause, lasts, worked_on, (jobs.tokens[k], begun), *copied)
-            self.long_enough(busy / divisor, divisor, lasts, worked_on, *copied[: 2 * (not self.parts)])
+            busy = float(jobs.busy[k])
+            self.long_enough(
+                busy / divisor * (who.work > 0 or who.makes > 0), divisor, (divisor, [(ticks, 1.0)]),
+                (busy, [(some, -1.0)]), (jobs.tokens[k], worked), (jobs.swap_out[k], outs), (jobs.swap_in[k], backs),
+            )  # fmt: skip
         return batch
 
     def long_enough(self, least: float, divisor: float, *loads: tuple[float, list[Term]]) -> None:
@@ -261,8 +281,8 @@ class _Program:
         if self.token[i] == jobs.count[i]:
             self.cost[start] = self.cost[ticks] = self.cost[start] + float(jobs.rate[i])
 
-    def amounts(self) -> list[list[Moves]] | None:
-        """Return the best amounts, not yet whole."""
+    def solved(self, seconds: float = math.inf) -> tuple[Pattern, list[list[Moves]]] | None:
+        """Return who works, and the best amounts, not yet whole."""
         if not self.fits:
             return None
         highs, lp = Silent(output_flag=False, threads=1), highspy.HighsLp()
@@ -273,13 +293,26 @@ class _Program:
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_, lp.a_matrix_.index_ = np.array(self.start), np.array(self.index)
         lp.a_matrix_.value_ = np.array(self.factor, float)
+        if self.whole:
+            kinds = np.full(len(self.high), highspy.HighsVarType.kContinuous)
+            kinds[self.whole] = highspy.HighsVarType.kInteger
+            lp.integrality_ = kinds.tolist()
+            highs.setOptionValue("mip_rel_gap", Patterns.gap)
+            highs.setOptionValue("mip_max_nodes", Patterns.nodes)
+            highs.setOptionValue("time_limit", float(seconds))
         highs.passModel(lp)
         highs.run()
-        spend_pivots(highs.getInfo().simplex_iteration_count)
-        if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        info = highs.getInfo()
+        spend_pivots(info.simplex_iteration_count)
+        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             return None
-        x, self.value = list(highs.getSolution().col_value), highs.getObjectiveValue()
-        return [[Moves(*(x[k] for k in one)) for one in batch] for batch in self.columns]
+        x = list(highs.getSolution().col_value)
+        rows = [[Moves(*(x[k] for k in one)) for one in batch] for batch in self.columns]
+        works = (sum(1 << i for i, each in enumerate(row) if each.works > 0.5) for row in rows)
+        return [
+            Who(who.makes | more if who.work == ANY else who.work, who.makes)
+            for who, more in zip(self.pattern, works, strict=True)
+        ], rows
 
 
 def _run(
@@ -305,7 +338,7 @@ def _run(
                 back[i] = min(host[i], more)
                 free += int(back[i])
             elif more < 0:
-                out[i] = min(-more, round(row[i].swap_out), free)
+                out[i] = min(-more, round(row[i].swap_out) if host[i] == 0 else -more, free)
                 free -= int(out[i])
                 dropped[i] = -more - out[i]
                 dropped[i] += host[i] * (dropped[i] > 0)  # what is on the host goes first

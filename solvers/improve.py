@@ -298,9 +298,9 @@ class _Improvement:
         given, patterns = (self.instance, self.objective), import_module("solvers.amounts")  # not beside ortools
         most = (None, None) if self.rounds is None else (self.options.epochs, self.options.patterns)
         self.count()
-        self.keep_better(epochs.search(*given, self.left / 3, seed, most[0]))
+        self.keep_better(epochs.search(*given, self.left / 6, seed, most[0]))
         self.count()
-        self.keep_better(patterns.improve(*given, self.left / 2, seed, most[1], self.schedule))
+        self.keep_better(patterns.improve(*given, 0.8 * self.left, seed, most[1], self.schedule))
 
     @property
     def left(self) -> float:
