@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bounds.clock import now
+from bounds.clock import Units, spend
 from bounds.fresh import Looks, can_bind, looks, upper_of
 from bounds.in_order import ascents, better
 from bounds.task import Proposal, Task
 from bounds.traced import path
+from kvcore.certificates import potential_kernels as kernels
 from kvcore.certificates.budget import InvalidCertificate, Most
-from kvcore.certificates.in_order import Chain
-from kvcore.certificates.labels import EMPTY, HEAP, PAUSED
+from kvcore.certificates.in_order import Chain, InOrder
+from kvcore.certificates.labels import EMPTY, HEAP, LARGE, MOST_TRIED, PAUSED, ROWS
 from kvcore.certificates.potential_kernels import Priced
 from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work
 from kvcore.certificates.tokens import check_size, swaps_of
@@ -41,6 +42,7 @@ class Grids:
     turns = 30  # prices tried for what is left at a label
     first_of = 100  # labels by bound, of which each tenth tells an order, as long as these have
     batches = 1000
+    width, ends, dive = 100, 20, 200_000  # of a dive: labels at each number of tokens left, orders, labels
 
 
 def propose_potentials(task: Task) -> Iterator[Proposal | Schedule]:
@@ -51,21 +53,27 @@ def propose_potentials(task: Task) -> Iterator[Proposal | Schedule]:
 
 def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
     instance, lines = task.instance, task.instance.cost.functions
-    has_grid = can_bind(instance) and len(instance.requests) <= Grids.requests and any(line.tokens for line in lines)
     proofs = [of_work(task, k) for k, line in enumerate(lines) if line.tokens or line.busy or k == 0]
     searches = [(proof, PotentialSearch(instance, task.objective, proof)) for proof in proofs]
-    yield from looks(task, searches, Looks.first if has_grid else Most.labels)
-    if has_grid and not task.is_over():
+    yield from looks(task, searches, Looks.first if has_grid(instance) else Most.labels)
+    if has_grid(instance) and not task.is_over():
         yield from _of_grid(task)
 
 
-def orders_at_potentials(instance: Instance, objective: str, seconds: float, upper: Value) -> Iterator[tuple[int, ...]]:
-    """Yield the best orders of batches, as bits, at ever more prices: none where potentials have no hope."""
-    task = Task(instance, objective, now() + seconds, upper)
+def orders_at_potentials(instance: Instance, objective: str, upper: Value) -> list[tuple[int, ...]]:
+    """Return orders of batches, as bits: of those at most prices, the best first, then the best at fewer."""
+    if not has_grid(instance):
+        return []
     with suppress(InvalidCertificate):
-        for each in propose_potentials(task):
-            if isinstance(each, Proposal) and each.order:
-                yield each.order
+        dives = [orders for _, orders in Grid(instance).dives(Task(instance, objective, upper=upper)) if orders]
+        return [*dict.fromkeys([*dives[-1], *(orders[0] for orders in dives[::-1])])] if dives else []
+    return []
+
+
+def has_grid(instance: Instance) -> bool:
+    """Whether prices of memory may say more than those of work."""
+    few, lines = len(instance.requests) <= Grids.requests, instance.cost.functions
+    return few and can_bind(instance) and any(line.tokens for line in lines)
 
 
 def of_work(task: Task, function: int, sizes: Iterable[int] = (1,)) -> Potentials:
@@ -84,11 +92,10 @@ def _most_labels(potentials: int, in_order: int = 0) -> int:
 
 
 def _of_grid(task: Task) -> Iterator[Proposal]:
-    instance, lines = task.instance, task.instance.cost.functions
-    work = max(range(len(lines)), key=lambda k: lines[k].tokens / lines[k].divisor)
-    moves = max(range(len(lines)), key=lambda k: lines[k].swap_in_tokens / lines[k].divisor)
-    grid, upper = Grid(instance, work, moves), upper_of(task)
-    held = dict.fromkeys(grid.potential(point, -1) for point in grid.of_work())
+    instance, grid = task.instance, Grid(task.instance)
+    for held, _ in grid.dives(task):  # noqa: B007
+        if task.is_over():
+            break
     ascent = None
     with suppress(InvalidCertificate):
         for each in ascents(task):
@@ -98,17 +105,13 @@ def _of_grid(task: Task) -> Iterator[Proposal]:
     labels, again, reached, paying = Grids.first_labels, 0, 0.0, len(in_order)
     while True:
         most = _most_labels(len(held), len(instance.requests) * len(in_order))
-        proof = Potentials(
-            function=work, moves=moves, scale=Grids.scale, potentials=tuple(held), in_order=tuple(in_order),
-            labels=min(labels, most), target=upper,
-        )  # fmt: skip
+        proof = grid.proof(held, min(labels, most), upper_of(task), in_order)
         search = PotentialSearch(instance, task.objective, proof)
         while (end := search.run(stops=task.stops)).code == PAUSED:  # the next turn goes on with it
             yield Proposal(proof.replace(labels=end.labels), end.bound)
             if task.is_over():
                 return
-        order = tuple(next(best_orders(search))) if end.is_found else ()
-        yield Proposal(proof.replace(labels=end.labels), end.bound, order)
+        yield Proposal(proof.replace(labels=end.labels), end.bound)
         is_tried, pays = len(in_order) > paying, end.bound > (1 + Grids.least) * reached
         reached = float(end.bound)
         if is_tried and not pays:
@@ -151,6 +154,28 @@ def best_orders(search: PotentialSearch) -> Iterator[list[int]]:
         yield order
 
 
+def dive(search: PotentialSearch) -> Iterator[tuple[int, ...]]:
+    """Yield orders of batches, the best first: of labels with the same tokens left only the first are followed."""
+    x, f = search.orders.labels, search.orders
+    x.count[MOST_TRIED] = LARGE
+    for left in range(int(x.left[0]), 0, -1):
+        rows = _open(search, left)
+        x.is_open[rows] = False
+        for row in rows[: Grids.width]:
+            if kernels.expand(search.machine, f, int(row)) != EMPTY:
+                return
+    spend(int(x.count[ROWS]) * label_work(f.worth.shape[1], 0) * Units.nanosecond)
+    for row in _open(search, 0)[: Grids.ends]:
+        yield tuple(int(f.batch[at]) for at in path(x, int(row))[1:])
+
+
+def _open(search: PotentialSearch, left: int) -> Any:
+    """Return the rows of the labels to be followed with so many tokens left, the first ones first."""
+    x = search.orders.labels
+    rows = np.flatnonzero(x.is_open[: x.count[ROWS] + 1] & (x.left[: x.count[ROWS] + 1] == left))
+    return rows[np.argsort(x.bound[rows], kind="stable")]
+
+
 def left_at(search: PotentialSearch, at: int) -> list[Chain]:
     """Return the units that follow a label, as of requests that come then."""
     x, f, p, left = search.machine.remaining, search.orders, search.machine, list[Chain]()
@@ -175,8 +200,11 @@ class Past(NamedTuple):
 class Grid:
     """Prices of each request, combined, and who is waited for."""
 
-    def __init__(self, instance: Instance, work: int, moves: int) -> None:
-        self.n, self.each = len(instance.requests), instance.cost.functions[work].tokens
+    def __init__(self, instance: Instance) -> None:
+        lines = instance.cost.functions
+        self.work = work = max(range(len(lines)), key=lambda k: lines[k].tokens / lines[k].divisor)
+        self.moves = moves = max(range(len(lines)), key=lambda k: lines[k].swap_in_tokens / lines[k].divisor)
+        self.instance, self.n, self.each = instance, len(instance.requests), lines[work].tokens
         out, back = swaps_of(instance, work, moves)
         divisor = instance.cost.functions[work].divisor
         self.arrivals = np.array([request.arrival * divisor for request in instance.requests])
@@ -193,6 +221,28 @@ class Grid:
         self.compute = np.concatenate([spare[:, None], np.repeat(compute[:, None], self.n, axis=1)], axis=1)
         self.wait = np.concatenate([0 * spare[:, None], np.repeat((spare - compute)[:, None], self.n, axis=1)], axis=1)
         self.is_one = (spare >= compute)[:, None] & ((np.arange(self.n + 1) == 0) | (self.wait > 0))
+
+    def proof(
+        self, held: Iterable[Potential], labels: int, target: int | None, in_order: Iterable[InOrder] = ()
+    ) -> Potentials:
+        """Return a proof by some entries."""
+        return Potentials(
+            function=self.work, moves=self.moves, scale=Grids.scale, potentials=tuple(held), in_order=tuple(in_order),
+            labels=labels, target=target,
+        )  # fmt: skip
+
+    def dives(self, task: Task) -> Iterator[tuple[dict[Potential, None], list[tuple[int, ...]]]]:
+        """Yield entries, and good orders at these: ever more of those on which the best order rests."""
+        held = dict.fromkeys(self.potential(point, -1) for point in self.of_work())
+        while True:
+            search = PotentialSearch(self.instance, task.objective, self.proof(held, Grids.dive, upper_of(task)))
+            orders = list(dive(search))
+            yield held, orders
+            found = self.active(search.machine, orders[:1])
+            new = [each for each in found if each not in held][: Most.potentials - len(held)]
+            if not new:
+                return
+            held = held | dict.fromkeys(new)
 
     def of_work(self) -> Iterator[int]:
         """Yield the points of work alone."""

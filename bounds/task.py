@@ -78,11 +78,10 @@ def spend_check(instance: Instance) -> None:
 
 
 class Proposal(NamedTuple):
-    """A proof, and its bound where known; the best order of batches, as bits, where its search ended at one."""
+    """A proof, and its bound where known."""
 
     proof: Proof
     value: Value | None = None
-    order: tuple[int, ...] = ()
 
 
 def propose_alone(_: Task) -> Iterator[Proposal]:

@@ -36,14 +36,10 @@ class Patterns:
 
     batches = 400  # at the most: a program takes some 0.1 ms for each
     hot = 0.002  # of the value
-    orders = 3
     between = 2  # batches that may come before one that generates
-    gap = 0.002  # of the value of a mixed-integer program
+    gap = 0.01  # of the value of a mixed-integer program
     nodes = 2000  # of its tree
-
-
-ANY = -1
-"""The program says who works."""
+    anybody = -1  # as `work`: the program says who works
 
 
 class Who(NamedTuple):
@@ -54,7 +50,7 @@ class Who(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """A request in a batch: KV on the device after it, copied to the host and back; whether it works, if `ANY` may."""
+    """A request in a batch: KV on the device after it, copied out and back; whether it works, if `anybody` may."""
 
     device: float
     swap_out: float
@@ -72,7 +68,7 @@ def improve(
 ) -> Schedule | None:
     """Return the best schedule found from another one on (the referee has not seen it): after `seconds`, or `rounds`.
 
-    First who works is annealed in that one, then from the order at potentials on.
+    Who works is annealed, from the best of that one and of orders at potentials on.
     """
     jobs, draw, trace = jobs_of(instance, objective), Random(seed), verify_schedule(instance, given)
     if len(trace.batches) > Patterns.batches:
@@ -82,27 +78,22 @@ def improve(
         solved = _Program(jobs, pattern).solved()
         return None if solved is None else _run(instance, jobs, *solved)
 
-    own, part = pattern_of(trace), None if rounds is None else max(1, rounds // 2)
+    began, own = now(), pattern_of(trace)
     seconds = seconds if rounds is None else math.inf
-    upper = objective_value(trace, objective)
-    orders, began = [tuple(who.makes for who in own if who.makes)], now()
-    if rounds is None:
-        orders = [*dict.fromkeys([*orders, *orders_at_potentials(instance, objective, seconds / 3, upper)])]
-    starts = list[Pattern]()
-    for order in orders[: -1 - Patterns.orders : -1]:
-        if now() - began <= seconds / 2:
+    upper, starts = objective_value(trace, objective), [own]
+    for order in (*orders_at_potentials(instance, objective, upper), tuple(who.makes for who in own if who.makes)):
+        if now() - began < seconds / 3:
             starts.append(_of_order(jobs, order, seconds / 6))
-    start = min(starts, key=lambda start: (found(start) or (math.inf,))[0], default=[])
-    ends = [_anneal(jobs, start, found, draw, seconds / 4, part) for start in (own, start) if start]
-    _, batches = min(ends, key=lambda end: end[0])
+    start = min(filter(None, starts), key=lambda start: (found(start) or (math.inf,))[0])
+    _, batches = _anneal(jobs, start, found, draw, seconds - (now() - began), rounds)
     return Schedule(instance_sha256=instance.sha256, batches=tuple(batches)) if batches else None
 
 
 def _of_order(jobs: Jobs, order: Sequence[int], seconds: float) -> Pattern:
     """Return the pattern of an order of batches that generate, or none."""
-    free = [Who(ANY, makes) for one in order for makes in (*[0] * Patterns.between, one)]
+    free = [Who(Patterns.anybody, makes) for one in order for makes in (*[0] * Patterns.between, one)]
     solved = _Program(jobs, free).solved(seconds)
-    return solved[0] if solved else []
+    return (solved and _clean(jobs, solved[0])) or []
 
 
 def _anneal(
@@ -212,7 +203,13 @@ class _Program:
 
     def add(self, who: Who) -> list[tuple[int, ...]]:
         """Add a batch."""
-        jobs, start, ticks, is_free, since_end = self.jobs, self.column(), self.column(), who.work == ANY, self.before
+        jobs, start, ticks, is_free, since_end = (
+            self.jobs,
+            self.column(),
+            self.column(),
+            who.work == Patterns.anybody,
+            self.before,
+        )
         self.at_least(0, (start, 1), *since_end)
         self.before = (start, -1.0), (ticks, -1.0)
         batch: list[tuple[int, ...]] = [(0, 0, 0, 0)] * len(jobs.count)
@@ -310,7 +307,7 @@ class _Program:
         rows = [[Moves(*(x[k] for k in one)) for one in batch] for batch in self.columns]
         works = (sum(1 << i for i, each in enumerate(row) if each.works > 0.5) for row in rows)
         return [
-            Who(who.makes | more if who.work == ANY else who.work, who.makes)
+            Who(who.makes | more if who.work == Patterns.anybody else who.work, who.makes)
             for who, more in zip(self.pattern, works, strict=True)
         ], rows
 

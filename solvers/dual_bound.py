@@ -140,7 +140,7 @@ class _Turn:
 
     def _check(self, proposal: Proposal, began: float) -> None:
         spend_check(self.task.instance)
-        certificate = certify(self.task.instance, self.task.objective, *proposal[:2])
+        certificate = certify(self.task.instance, self.task.objective, *proposal)
         if self.rung.bound is None or certificate.value >= self.rung.bound:
             seconds, drops = used() - began, self.way.drops
             self.rung = Rung(self.rung.method, seconds, certificate.value, drops, certificate.why, "", certificate)

@@ -68,7 +68,7 @@ def test_what_is_proposed_is_true_and_both_checkers_say_the_same():
         instance = tiny_instance(seed, cost=("unit", "linear", "large"), duration=(0, 2, 5), arrival=(0, 0, 1, 4, 9))
         with suppress(TooManyStates, InvalidCertificate):
             best, _ = exhaustive_optimum(instance, objective, max_states=200)
-            for proof, *_ in propose_in_order(Task(instance, objective, upper=best)):
+            for proof, _ in propose_in_order(Task(instance, objective, upper=best)):
                 value = proof.value(instance, objective)
                 assert value <= best
                 assert second(instance, objective, proof) == value
@@ -100,7 +100,7 @@ def test_a_first_turn_that_ends_at_once_leaves_no_packs_untried():
     first = next(turns).proof
     task.deadline = inf
     *_, last = (proof for proof, _ in turns)
-    *_, whole = (proof for proof, *_ in propose_in_order(Task(instance, FLOW)))
+    *_, whole = (proof for proof, _ in propose_in_order(Task(instance, FLOW)))
     assert first.value(instance, FLOW) < last.value(instance, FLOW) == whole.value(instance, FLOW)
     assert last.packs == 2
 

@@ -269,7 +269,7 @@ def test_potentials_are_found_that_prove_more():
     assert found[-1].value > 1.004 * 16_402_787  # what `fresh` proved of it while it took `partial`
     search = PotentialSearch(real, FLOW, found[-1].proof)
     assert search.run().bound == found[-1].value
-    walk = finder.Grid(real, 0, 1).walk(search.machine, next(finder.best_orders(search)))  # of all of the grid
+    walk = finder.Grid(real).walk(search.machine, next(finder.best_orders(search)))  # of all of the grid
     rows = path(search.orders.labels, int(search.orders.labels.heap[0]))[1:]
     assert [round(time) for time in walk.times] == search.orders.time[rows].tolist()
 
