@@ -42,7 +42,9 @@ class Grids:
     turns = 30  # prices tried for what is left at a label
     first_of = 100  # labels by bound, of which each tenth tells an order, as long as these have
     batches = 1000
-    width, ends, dive = 100, 20, 200_000  # of a dive: labels at each number of tokens left, orders, labels
+    ends = 20  # orders of a dive
+    width = 100  # of a dive: labels at each number of tokens left
+    least_width, dive = 20, 100_000  # where so many labels are too few, there is none
 
 
 def propose_potentials(task: Task) -> Iterator[Proposal | Schedule]:
@@ -154,14 +156,14 @@ def best_orders(search: PotentialSearch) -> Iterator[list[int]]:
         yield order
 
 
-def dive(search: PotentialSearch) -> Iterator[tuple[int, ...]]:
-    """Yield orders of batches, the best first: of labels with the same tokens left only the first are followed."""
+def dive(search: PotentialSearch, width: int) -> Iterator[tuple[int, ...]]:
+    """Yield orders of batches, the best first: `width` labels are followed of those with the same tokens left."""
     x, f = search.orders.labels, search.orders
     x.count[MOST_TRIED] = LARGE
     for left in range(int(x.left[0]), 0, -1):
         rows = _open(search, left)
         x.is_open[rows] = False
-        for row in rows[: Grids.width]:
+        for row in rows[:width]:
             if kernels.expand(search.machine, f, int(row)) != EMPTY:
                 return
     spend(int(x.count[ROWS]) * label_work(f.worth.shape[1], 0) * Units.nanosecond)
@@ -170,7 +172,7 @@ def dive(search: PotentialSearch) -> Iterator[tuple[int, ...]]:
 
 
 def _open(search: PotentialSearch, left: int) -> Any:
-    """Return the rows of the labels to be followed with so many tokens left, the first ones first."""
+    """Return the rows of the labels to be followed that have `left` tokens left, the first ones first."""
     x = search.orders.labels
     rows = np.flatnonzero(x.is_open[: x.count[ROWS] + 1] & (x.left[: x.count[ROWS] + 1] == left))
     return rows[np.argsort(x.bound[rows], kind="stable")]
@@ -234,9 +236,10 @@ class Grid:
     def dives(self, task: Task) -> Iterator[tuple[dict[Potential, None], list[tuple[int, ...]]]]:
         """Yield entries, and good orders at these: ever more of those on which the best order rests."""
         held = dict.fromkeys(self.potential(point, -1) for point in self.of_work())
+        width = min(Grids.width, Grids.dive // (2**self.n * sum(request.output for request in self.instance.requests)))
         while True:
             search = PotentialSearch(self.instance, task.objective, self.proof(held, Grids.dive, upper_of(task)))
-            orders = list(dive(search))
+            orders = list(dive(search, width)) if width >= Grids.least_width else []
             yield held, orders
             found = self.active(search.machine, orders[:1])
             new = [each for each in found if each not in held][: Most.potentials - len(held)]

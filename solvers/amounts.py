@@ -36,6 +36,7 @@ class Patterns:
 
     batches = 400  # at the most: a program takes some 0.1 ms for each
     hot = 0.002  # of the value
+    orders = 2  # at the least values where works are in parts
     between = 2  # batches that may come before one that generates
     gap = 0.01  # of the value of a mixed-integer program
     nodes = 2000  # of its tree
@@ -78,27 +79,31 @@ def improve(
         solved = _Program(jobs, pattern).solved()
         return None if solved is None else _run(instance, jobs, *solved)
 
-    began, own = now(), pattern_of(trace)
-    seconds = seconds if rounds is None else math.inf
-    upper, starts = objective_value(trace, objective), [own]
-    for order in (*orders_at_potentials(instance, objective, upper), tuple(who.makes for who in own if who.makes)):
-        if now() - began < seconds / 3:
-            starts.append(_of_order(jobs, order, seconds / 6))
-    start = min(filter(None, starts), key=lambda start: (found(start) or (math.inf,))[0])
-    _, batches = _anneal(jobs, start, found, draw, seconds - (now() - began), rounds)
+    def relaxed(order: Pattern) -> tuple[float, Pattern] | None:
+        program = _Program(jobs, _free(order))
+        return (program.value, order) if program.solved(relaxed=True) else None
+
+    began, own, upper = now(), pattern_of(trace), objective_value(trace, objective)
+    seconds, part = (seconds, None) if rounds is None else (math.inf, max(1, rounds // 2))
+    orders = [*orders_at_potentials(instance, objective, upper), [who.makes for who in own if who.makes]]
+    tried = (relaxed([Who(makes, makes) for makes in order]) for order in orders)
+    first = [order for _, order in sorted(filter(None, tried), key=lambda each: each[0])]
+    _, better = _anneal(jobs, first[0], relaxed, draw, seconds / 4, part, orders=True)
+    programs = (_Program(jobs, _free(order)).solved(seconds / 10) for order in (better, *first[: Patterns.orders]))
+    starts = [own, *filter(None, (_clean(jobs, solved[0]) for solved in programs if solved))]
+    start = min(starts, key=lambda start: (found(start) or (math.inf,))[0])
+    _, batches = _anneal(jobs, start, found, draw, seconds - (now() - began), part)
     return Schedule(instance_sha256=instance.sha256, batches=tuple(batches)) if batches else None
 
 
-def _of_order(jobs: Jobs, order: Sequence[int], seconds: float) -> Pattern:
-    """Return the pattern of an order of batches that generate, or none."""
-    free = [Who(Patterns.anybody, makes) for one in order for makes in (*[0] * Patterns.between, one)]
-    solved = _Program(jobs, free).solved(seconds)
-    return (solved and _clean(jobs, solved[0])) or []
+def _free(order: Pattern) -> Pattern:
+    """Return an order of batches that generate, as a pattern in which others may work."""
+    return [Who(Patterns.anybody, makes) for who in order for makes in (*[0] * Patterns.between, who.makes)]
 
 
 def _anneal(
     jobs: Jobs, pattern: Pattern, value_of: Callable[[Pattern], tuple[float, Any] | None], draw: Random, seconds: float,
-    rounds: int | None,
+    rounds: int | None, *, orders: bool = False,
 ) -> tuple[float, Any]:  # fmt: skip
     """Return the best value, and what comes with it."""
     began, made = now(), 0
@@ -106,7 +111,7 @@ def _anneal(
     value = best[0]
     while (done := made / rounds if rounds is not None else (now() - began) / max(1e-9, seconds)) < 1:
         made += 1
-        moved = _moved(jobs, pattern, draw)
+        moved = _moved(jobs, pattern, draw, orders)
         if not moved or not (found := value_of(moved)):
             continue
         if found[0] <= value - Patterns.hot * found[0] * (1 - done) * math.log(1 - draw.random()):
@@ -125,10 +130,10 @@ def pattern_of(trace: Trace) -> Pattern:
     return [Who(*bits) for bits in zip(work, makes, strict=True)]
 
 
-def _moved(jobs: Jobs, pattern: Pattern, draw: Random) -> Pattern | None:
+def _moved(jobs: Jobs, pattern: Pattern, draw: Random, orders: bool) -> Pattern | None:
     """Return a pattern near this one, or None."""
     new, at, one = list(pattern), draw.randrange(len(pattern)), draw.randrange(len(jobs.count))
-    i, move, (work, makes), after = 1 << one, draw.randrange(6), new[at], new[at + 1 : at + 2]
+    i, move, (work, makes), after = 1 << one, draw.randrange(2 * orders, 6), new[at], new[at + 1 : at + 2]
     if move == 0 and jobs.chunked:  # a part of a prefill more, or less
         new[at] = Who(work ^ i & ~makes, makes)
     elif move == 1:  # time for copies
@@ -154,16 +159,16 @@ def _moved(jobs: Jobs, pattern: Pattern, draw: Random) -> Pattern | None:
             new += [Who(0, 0)] * (to + len(held) - len(new))
             for k in range(to, to + len(held)):
                 new[k] = Who(new[k].work | i, new[k].makes | i)
-    return _clean(jobs, new)
+    return _clean(jobs, new, orders)
 
 
-def _clean(jobs: Jobs, pattern: Pattern) -> Pattern | None:
+def _clean(jobs: Jobs, pattern: Pattern, orders: bool = False) -> Pattern | None:
     """Leave out work of requests that are over, and a second batch in turn without work; None if tokens are missing."""
     left, clean = jobs.count.tolist(), Pattern()
     for work, makes in pattern:
         who = Who(sum(1 << i for i, more in enumerate(left) if work >> i & 1 and more), makes)
         left = [more - (makes >> i & 1) for i, more in enumerate(left)]
-        if who.work or not (clean and not clean[-1].work):
+        if who.work or not (orders or (clean and not clean[-1].work)):
             clean.append(who)
     return clean if not any(left) else None
 
@@ -182,7 +187,7 @@ class _Program:
         self.ready: list[tuple[float, tuple[Term, ...]]] = [
             (arrival / self.unit, ()) for arrival in jobs.arrival.tolist()
         ]
-        self.fits = True
+        self.fits, self.value = True, math.inf
         self.columns = [self.add(who) for who in pattern]
 
     def column(self, high: float = math.inf) -> int:
@@ -278,8 +283,8 @@ class _Program:
         if self.token[i] == jobs.count[i]:
             self.cost[start] = self.cost[ticks] = self.cost[start] + float(jobs.rate[i])
 
-    def solved(self, seconds: float = math.inf) -> tuple[Pattern, list[list[Moves]]] | None:
-        """Return who works, and the best amounts, not yet whole."""
+    def solved(self, seconds: float = math.inf, *, relaxed: bool = False) -> tuple[Pattern, list[list[Moves]]] | None:
+        """Return who works (in parts, where `relaxed`), and the best amounts, not yet whole."""
         if not self.fits:
             return None
         highs, lp = Silent(output_flag=False, threads=1), highspy.HighsLp()
@@ -290,7 +295,7 @@ class _Program:
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_, lp.a_matrix_.index_ = np.array(self.start), np.array(self.index)
         lp.a_matrix_.value_ = np.array(self.factor, float)
-        if self.whole:
+        if self.whole and not relaxed:
             kinds = np.full(len(self.high), highspy.HighsVarType.kContinuous)
             kinds[self.whole] = highspy.HighsVarType.kInteger
             lp.integrality_ = kinds.tolist()
@@ -303,7 +308,7 @@ class _Program:
         spend_pivots(info.simplex_iteration_count)
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             return None
-        x = list(highs.getSolution().col_value)
+        x, self.value = list(highs.getSolution().col_value), info.objective_function_value
         rows = [[Moves(*(x[k] for k in one)) for one in batch] for batch in self.columns]
         works = (sum(1 << i for i, each in enumerate(row) if each.works > 0.5) for row in rows)
         return [

@@ -274,6 +274,30 @@ def test_potentials_are_found_that_prove_more():
     assert [round(time) for time in walk.times] == search.orders.time[rows].tolist()
 
 
+def test_a_dive_finds_orders_and_mostly_the_best_one_where_it_is_wide():
+    """Each generates all tokens. The best may be left out for one that covers it, of a label with a higher bound."""
+    looked, same = 0, list[bool]()
+    for seed in range(30):
+        given = drawn(seed)
+        proof = random_potentials(Random(seed), given).replace(labels=20_000, target=None)
+        search = PotentialSearch(given, FLOW, proof)
+        if not search.run().is_found:
+            continue
+        best = search.orders.labels.bound[search.orders.labels.heap[0]]
+        for width in (2, 10**6):
+            search = PotentialSearch(given, FLOW, proof)
+            for order in finder.dive(search, width):
+                made = [sum(batch >> i & 1 for batch in order) for i in range(len(given.requests))]
+                assert made == [request.output for request in given.requests]
+                looked += 1
+            x = search.orders.labels
+            ends = x.bound[: x.count[ROWS] + 1][x.is_open[: x.count[ROWS] + 1]]
+            assert ends.min() >= best
+            same.append(ends.min() == best)
+    assert looked > 40
+    assert sum(same) > 0.8 * len(same)
+
+
 def test_labels_at_which_only_tokens_that_may_be_begun_are_left_have_no_prices(monkeypatch):
     """At the first label all prompts may be; the search goes on without."""
     monkeypatch.setattr(finder.Grids, "first_labels", 1)
