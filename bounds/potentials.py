@@ -1,7 +1,8 @@
 """Potentials of work alone; then, where contexts do not fit together, from a grid of prices.
 
-Of the grid those on which times rest at the best orders are held, until no more are new. Of each search that does not
-end the first label gives prices in order that are best for what is left there, as long as they pay.
+Of the grid those on which times rest at the best orders are held, until no more are new: first at the best order of a
+dive, which follows few labels, then of searches. Of each search that does not end the first label gives prices in order
+that are best for what is left there, as long as they pay.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bounds.clock import Units, spend
+from bounds.clock import Units, now, spend
 from bounds.fresh import Looks, can_bind, looks, upper_of
 from bounds.in_order import ascents, better
 from bounds.task import Proposal, Task
@@ -62,14 +63,13 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
         yield from _of_grid(task)
 
 
-def orders_at_potentials(instance: Instance, objective: str, upper: Value) -> list[tuple[int, ...]]:
+def orders_at_potentials(instance: Instance, objective: str, upper: Value, seconds: float) -> list[tuple[int, ...]]:
     """Return orders of batches, as bits: of those at most prices, the best first, then the best at fewer."""
-    if not has_grid(instance):
-        return []
-    with suppress(InvalidCertificate):
-        dives = [orders for _, orders in Grid(instance).dives(Task(instance, objective, upper=upper)) if orders]
-        return [*dict.fromkeys([*dives[-1], *(orders[0] for orders in dives[::-1])])] if dives else []
-    return []
+    task, dives = Task(instance, objective, now() + seconds, upper), list[list[tuple[int, ...]]]()
+    if has_grid(instance):
+        with suppress(InvalidCertificate):
+            dives = [orders for _, orders in Grid(instance).dives(task) if orders]
+    return list(dict.fromkeys([*(dives[-1] if dives else []), *(orders[0] for orders in dives[::-1])]))
 
 
 def has_grid(instance: Instance) -> bool:
@@ -95,9 +95,7 @@ def _most_labels(potentials: int, in_order: int = 0) -> int:
 
 def _of_grid(task: Task) -> Iterator[Proposal]:
     instance, grid = task.instance, Grid(task.instance)
-    for held, _ in grid.dives(task):  # noqa: B007
-        if task.is_over():
-            break
+    *_, (held, _) = grid.dives(task)
     ascent = None
     with suppress(InvalidCertificate):
         for each in ascents(task):
@@ -243,7 +241,7 @@ class Grid:
             yield held, orders
             found = self.active(search.machine, orders[:1])
             new = [each for each in found if each not in held][: Most.potentials - len(held)]
-            if not new:
+            if not new or task.is_over():
                 return
             held = held | dict.fromkeys(new)
 

@@ -69,7 +69,7 @@ def improve(
 ) -> Schedule | None:
     """Return the best schedule found from another one on (the referee has not seen it): after `seconds`, or `rounds`.
 
-    Who works is annealed, from the best of that one and of orders at potentials on.
+    The order of tokens is annealed from the best at potentials on, then who works.
     """
     jobs, draw, trace = jobs_of(instance, objective), Random(seed), verify_schedule(instance, given)
     if len(trace.batches) > Patterns.batches:
@@ -85,11 +85,13 @@ def improve(
 
     began, own, upper = now(), pattern_of(trace), objective_value(trace, objective)
     seconds, part = (seconds, None) if rounds is None else (math.inf, max(1, rounds // 2))
-    orders = [*orders_at_potentials(instance, objective, upper), [who.makes for who in own if who.makes]]
+    orders = [*orders_at_potentials(instance, objective, upper, seconds / 4), [who.makes for who in own if who.makes]]
     tried = (relaxed([Who(makes, makes) for makes in order]) for order in orders)
     first = [order for _, order in sorted(filter(None, tried), key=lambda each: each[0])]
-    _, better = _anneal(jobs, first[0], relaxed, draw, seconds / 4, part, orders=True)
-    programs = (_Program(jobs, _free(order)).solved(seconds / 10) for order in (better, *first[: Patterns.orders]))
+    if first:  # a batch's budget may ask for more batches between
+        _, best = _anneal(jobs, first[0], relaxed, draw, seconds / 4, part, orders=True)
+        first = [best, *(order for order in first if order != best)]
+    programs = (_Program(jobs, _free(order)).solved(seconds / 10) for order in first[: 1 + Patterns.orders])
     starts = [own, *filter(None, (_clean(jobs, solved[0]) for solved in programs if solved))]
     start = min(starts, key=lambda start: (found(start) or (math.inf,))[0])
     _, batches = _anneal(jobs, start, found, draw, seconds - (now() - began), part)
