@@ -210,13 +210,8 @@ class _Program:
 
     def add(self, who: Who) -> list[tuple[int, ...]]:
         """Add a batch."""
-        jobs, start, ticks, is_free, since_end = (
-            self.jobs,
-            self.column(),
-            self.column(),
-            who.work == Patterns.anybody,
-            self.before,
-        )
+        jobs, start, ticks, since_end = self.jobs, self.column(), self.column(), self.before
+        is_free = who.work == Patterns.anybody
         self.at_least(0, (start, 1), *since_end)
         self.before = (start, -1.0), (ticks, -1.0)
         batch: list[tuple[int, ...]] = [(0, 0, 0, 0)] * len(jobs.count)
