@@ -7,7 +7,7 @@ that are best for what is left there, as long as they pay.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import combinations, product
 from typing import Any, NamedTuple
@@ -154,11 +154,13 @@ def best_orders(search: PotentialSearch) -> Iterator[list[int]]:
         yield order
 
 
-def dive(search: PotentialSearch, width: int) -> Iterator[tuple[int, ...]]:
+def dive(search: PotentialSearch, width: int, is_over: Callable[[], bool] = lambda: False) -> Iterator[tuple[int, ...]]:
     """Yield orders of batches, the best first: `width` labels are followed of those with the same tokens left."""
     x, f = search.orders.labels, search.orders
     x.count[MOST_TRIED] = LARGE
     for left in range(int(x.left[0]), 0, -1):
+        if is_over():
+            return
         rows = _open(search, left)
         x.is_open[rows] = False
         for row in rows[:width]:
@@ -237,7 +239,7 @@ class Grid:
         width = min(Grids.width, Grids.dive // (2**self.n * sum(request.output for request in self.instance.requests)))
         while True:
             search = PotentialSearch(self.instance, task.objective, self.proof(held, Grids.dive, upper_of(task)))
-            orders = list(dive(search, width)) if width >= Grids.least_width else []
+            orders = list(dive(search, width, task.is_over)) if width >= Grids.least_width else []
             yield held, orders
             found = self.active(search.machine, orders[:1])
             new = [each for each in found if each not in held][: Most.potentials - len(held)]

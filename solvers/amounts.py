@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import highspy
 import numpy as np
 
-from bounds.clock import now, spend_pivots
+from bounds.clock import by_clock, now, spend_pivots
 from bounds.highs import Silent
 from bounds.potentials import orders_at_potentials
 from kvcore.instance import LIMIT, Instance
@@ -183,7 +183,7 @@ class _Program:
         self.high, self.cost, self.least = [0.0], defaultdict[int, float](float), list[float]()
         self.start, self.index, self.factor, self.whole = [0], list[int](), list[float](), list[int]()
         self.unit, self.most = max(1.0, float(jobs.busy.max())), float(jobs.context.max()) + 1
-        self.longest = float(jobs.call.max() + jobs.arrival.max()) / self.unit
+        self.longest = float(max(0, jobs.call.max()) + jobs.arrival.max()) / self.unit
         self.token, self.window, self.device, self.host = [0] * n, [False] * n, [0] * n, [0] * n
         self.before: tuple[Term, ...] = ()
         self.ready: list[tuple[float, tuple[Term, ...]]] = [
@@ -298,7 +298,7 @@ class _Program:
             lp.integrality_ = kinds.tolist()
             highs.setOptionValue("mip_rel_gap", Patterns.gap)
             highs.setOptionValue("mip_max_nodes", Patterns.nodes)
-            highs.setOptionValue("time_limit", float(seconds))
+            highs.setOptionValue("time_limit", by_clock(seconds))
         highs.passModel(lp)
         highs.run()
         info = highs.getInfo()

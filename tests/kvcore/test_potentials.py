@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 from functools import cache, partial
+from math import inf
 from random import Random
 
 import pytest
@@ -265,6 +266,11 @@ def test_potentials_are_found_that_prove_more():
         cost=(CostFunction(busy=100000, tokens=463), CostFunction(swap_out_tokens=400, swap_in_tokens=400)),
         memory=4096, block=64, host_memory=4096, batch_tokens=4096, partial=True,
     )  # fmt: skip
+    orders = finder.orders_at_potentials(real, FLOW, 10**9, inf)
+    assert len(orders) == len(set(orders)) > 1
+    assert [sum(batch >> i & 1 for batch in orders[0]) for i in range(3)] == [12, 12, 12]
+    assert finder.orders_at_potentials(real, FLOW, 10**9, -1) == []
+    assert finder.orders_at_potentials(real.replace(machine=real.machine.replace(memory=None)), FLOW, 10**9, inf) == []
     found = [each for each in propose_potentials(Task(real, FLOW)) if isinstance(each, Proposal)]
     assert found[-1].value > 1.004 * 16_402_787  # what `fresh` proved of it while it took `partial`
     search = PotentialSearch(real, FLOW, found[-1].proof)
