@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bounds import just_in_time_kernels as kernels
-from bounds.fresh import order_of
+from bounds.orders import order_of
 from bounds.potentials import of_work
 from bounds.task import Task
 from bounds.traced import path
@@ -24,9 +24,8 @@ from bounds.tuning import Options, option
 from kvcore.certificates import labels
 from kvcore.certificates.budget import InvalidCertificate
 from kvcore.certificates.events import line_of
-from kvcore.certificates.fresh import FreshSearch
 from kvcore.certificates.frontier import VALUES
-from kvcore.certificates.labels import TOP
+from kvcore.certificates.labels import TARGET, TOP
 from kvcore.certificates.potentials import PotentialSearch
 from kvcore.features import FLOWS, RULES, Feature, Takes, features
 from kvcore.instance import Instance
@@ -72,9 +71,9 @@ def search(
     options = TimelyOptions.given()
     if len(instance.requests) > options.most_requests:
         raise InvalidCertificate(f"schedules just in time take at most {options.most_requests} requests")
-    main = _main(instance)
-    fresh = FreshSearch(instance, objective, main, 1, upper)  # its numbers alone
-    jobs, requests, divisor = fresh.jobs, instance.requests, fresh.divisor
+    proof = of_work(Task(instance, objective, upper=upper), _main(instance)).replace(labels=1)
+    numbers = PotentialSearch(instance, objective, proof)
+    jobs, requests, divisor, low = numbers.machine, instance.requests, numbers.divisor, numbers.machine.rate.min()
     linear, fixed = (np.array(part, dtype=np.int64) for part in zip(*map(line_of, functions), strict=True))
     calls = np.zeros_like(jobs.call)
     for i, request in enumerate(requests):
@@ -82,7 +81,7 @@ def search(
     back = max(line.swap_in_tokens * divisor // line.divisor for line in functions)
     p = kernels.Chains(
         length=jobs.length, context=jobs.context, call=jobs.call, calls=calls, rest=jobs.rest,
-        rate=jobs.rate, low=jobs.low, busy=jobs.busy, each=jobs.each, token=jobs.token,
+        rate=jobs.rate - low, low=low, busy=jobs.busy, each=jobs.each, token=jobs.token,
         swap_in_ticks=back, divisor=divisor, block=machine.block, chunked=machine.chunked,
         partial=machine.partial, evict=machine.evict, linear=linear, fixed_costs=fixed,
         limits=np.array(limits_of(machine, TOP), dtype=np.int64), hybrid=machine.hybrid,
@@ -90,7 +89,7 @@ def search(
     )  # fmt: skip
     f = kernels.room(len(requests), options.labels, int(jobs.length.sum()), VALUES + len(functions))
     f.ready[0], f.labels.left[0] = [request.arrival * divisor for request in requests], jobs.length.sum()
-    labels.begin(f.labels, jobs.target)
+    labels.begin(f.labels, int(numbers.orders.labels.count[TARGET]))
     # options after which Python has its turn
     labels.run(kernels.search, p, f, options.labels, stops, 2**18)
     x, rows = f.labels, np.arange(f.labels.count[labels.ROWS] + 1)

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bounds.clock import Units, now, spend
-from bounds.fresh import Looks, can_bind, looks, upper_of
 from bounds.in_order import ascents, better
+from bounds.orders import Looks, can_bind, looks, upper_of
 from bounds.task import Proposal, Task
 from bounds.traced import path
 from kvcore.certificates import potential_kernels as kernels
 from kvcore.certificates.budget import InvalidCertificate, Most
 from kvcore.certificates.in_order import Chain, InOrder
 from kvcore.certificates.labels import EMPTY, HEAP, LARGE, MOST_TRIED, PAUSED, ROWS
-from kvcore.certificates.potential_kernels import Priced
+from kvcore.certificates.potential_kernels import APART, AWAY, HERE, Priced
 from kvcore.certificates.potentials import Potential, Potentials, PotentialSearch, label_work
 from kvcore.certificates.tokens import check_size, swaps_of
 from kvcore.instance import Instance
@@ -44,6 +44,7 @@ class Grids:
     first_of = 100  # labels by bound, of which each tenth tells an order, as long as these have
     batches = 1000
     ends = 20  # orders of a dive
+    in_places = 4  # requests whose KV moves as a whole, up to which all combinations of prices of moves are taken
     width = 100  # of a dive: labels at each number of tokens left
     least_width, dive = 20, 100_000  # where so many labels are too few, there is none
 
@@ -63,13 +64,18 @@ def _proofs(task: Task) -> Iterator[Proposal | Schedule]:
         yield from _of_grid(task)
 
 
+Order = tuple[tuple[int, tuple[int, ...]], ...]
+"""Batches: who generates tokens, as bits, and where the KV of each request is."""
+
+
 def orders_at_potentials(instance: Instance, objective: str, upper: Value, seconds: float) -> list[tuple[int, ...]]:
     """Return orders of batches, as bits: of those at most prices, the best first, then the best at fewer."""
-    task, dives = Task(instance, objective, now() + seconds, upper), list[list[tuple[int, ...]]]()
+    task, dives = Task(instance, objective, now() + seconds, upper), list[list[Order]]()
     if has_grid(instance):
         with suppress(InvalidCertificate):
             dives = [orders for _, orders in Grid(instance).dives(task) if orders]
-    return list(dict.fromkeys([*(dives[-1] if dives else []), *(orders[0] for orders in dives[::-1])]))
+    found = [*(dives[-1] if dives else []), *(orders[0] for orders in dives[::-1])]
+    return list(dict.fromkeys(tuple(batch for batch, _ in order) for order in found))
 
 
 def has_grid(instance: Instance) -> bool:
@@ -139,22 +145,28 @@ def binding(search: PotentialSearch) -> int:
     return next(at for at in path(x, int(x.heap[0])) if x.bound[at] == x.bound[x.heap[0]])
 
 
-def best_orders(search: PotentialSearch) -> Iterator[list[int]]:
-    """Yield the batches, as bits, up to the first label and some of the next."""
+def order_to(search: PotentialSearch, row: int) -> Order:
+    """Return the batches up to a label."""
+    f = search.orders
+    return tuple((int(f.batch[at]), tuple(f.place[at].tolist())) for at in path(f.labels, row)[1:])
+
+
+def best_orders(search: PotentialSearch) -> Iterator[Order]:
+    """Yield the batches up to the first label and some of the next."""
     x = search.orders.labels
     heap = x.heap[: x.count[HEAP]]
     heap = heap[x.is_open[heap]]
     rows = heap[np.lexsort((heap, x.bound[heap]))][: Grids.first_of : 10]
     left = Grids.batches
     for row in rows:
-        order = [int(search.orders.batch[at]) for at in path(x, int(row))[1:]]
+        order = order_to(search, int(row))
         left -= len(order)
         if left < 0 and row != rows[0]:
             return
         yield order
 
 
-def dive(search: PotentialSearch, width: int, is_over: Callable[[], bool] = lambda: False) -> Iterator[tuple[int, ...]]:
+def dive(search: PotentialSearch, width: int, is_over: Callable[[], bool] = lambda: False) -> Iterator[Order]:
     """Yield orders of batches, the best first: `width` labels are followed of those with the same tokens left."""
     x, f = search.orders.labels, search.orders
     x.count[MOST_TRIED] = LARGE
@@ -168,7 +180,7 @@ def dive(search: PotentialSearch, width: int, is_over: Callable[[], bool] = lamb
                 return
     spend(int(x.count[ROWS]) * label_work(f.worth.shape[1], 0) * Units.nanosecond)
     for row in _open(search, 0)[: Grids.ends]:
-        yield tuple(int(f.batch[at]) for at in path(x, int(row))[1:])
+        yield order_to(search, int(row))
 
 
 def _open(search: PotentialSearch, left: int) -> Any:
@@ -210,6 +222,7 @@ class Grid:
         out, back = swaps_of(instance, work, moves)
         divisor = instance.cost.functions[work].divisor
         self.arrivals = np.array([request.arrival * divisor for request in instance.requests])
+        self.is_placed = not instance.machine.partial and self.n <= Grids.in_places
         most = int(Grids.points ** (1 / self.n) + 1e-9)
         self.pairs = list(dict.fromkeys(_pairs(self.each, out, back)))[:most]
         self.price = np.array(list(product(self.pairs, repeat=self.n)), dtype=np.int64)  # [points, requests, 2]
@@ -229,28 +242,32 @@ class Grid:
     ) -> Potentials:
         """Return a proof by some entries."""
         return Potentials(
-            function=self.work, moves=self.moves, scale=Grids.scale, potentials=tuple(held), in_order=tuple(in_order),
-            labels=labels, target=target,
+            function=self.work, moves=self.moves, places=not self.instance.machine.partial, scale=Grids.scale,
+            potentials=tuple(held), in_order=tuple(in_order), labels=labels, target=target,
         )  # fmt: skip
 
-    def dives(self, task: Task) -> Iterator[tuple[dict[Potential, None], list[tuple[int, ...]]]]:
+    def dives(self, task: Task) -> Iterator[tuple[dict[Potential, None], list[Order]]]:
         """Yield entries, and good orders at these: ever more of those on which the best order rests."""
-        held = dict.fromkeys(self.potential(point, -1) for point in self.of_work())
+        held = dict.fromkeys(self.potential(point, -1) for point in self.first())
         width = min(Grids.width, Grids.dive // (2**self.n * sum(request.output for request in self.instance.requests)))
         while True:
             search = PotentialSearch(self.instance, task.objective, self.proof(held, Grids.dive, upper_of(task)))
             orders = list(dive(search, width, task.is_over)) if width >= Grids.least_width else []
             yield held, orders
-            found = self.active(search.machine, orders[:1])
+            found = [] if self.is_placed else self.active(search.machine, orders[:1])
             new = [each for each in found if each not in held][: Most.potentials - len(held)]
             if not new or task.is_over():
                 return
             held = held | dict.fromkeys(new)
 
-    def of_work(self) -> Iterator[int]:
-        """Yield the points of work alone."""
-        whole = {(0, 0), (self.each * Grids.scale,) * 2}
-        return (k for k, point in enumerate(self.price.tolist()) if all(tuple(pair) in whole for pair in point) and k)
+    def first(self) -> Iterator[int]:
+        """Yield the points of work alone; of a few requests whose KV is in one place also those of work and moves."""
+        sets = [{(0, 0), (self.each * Grids.scale,) * 2}]
+        if self.is_placed:
+            sets.append({(0, 0), *self.pairs[2:4]})
+        for k, point in enumerate(self.price.tolist()):
+            if k and any(all(tuple(pair) in pairs for pair in point) for pairs in sets):
+                yield k
 
     def potential(self, point: int, whom: int) -> Potential:
         """Return an entry."""
@@ -259,14 +276,14 @@ class Grid:
         return Potential(compute=compute, wait=wait, request=whom if whom >= 0 else None,
                          device=tuple(device), host=tuple(host))  # fmt: skip
 
-    def walk(self, p: Priced, order: Sequence[int]) -> _Walk:
+    def walk(self, p: Priced, order: Order) -> _Walk:
         """Follow all entries along an order."""
         walk = _Walk(self, p, self.arrivals)
-        for batch in order:
-            walk.step(batch)
+        for batch, places in order:
+            walk.step(batch, places)
         return walk
 
-    def active(self, p: Priced, orders: Iterable[Sequence[int]]) -> list[Potential]:
+    def active(self, p: Priced, orders: Iterable[Order]) -> list[Potential]:
         """Return the entries on which all times in the first order rest, and the last in others."""
         found = dict[Potential, None]()
         for number, order in enumerate(orders):
@@ -286,17 +303,21 @@ class _Walk:
         self.grid, self.p, self.token, self.time = grid, p, [0] * grid.n, 0.0
         self.ready, self.past, self.times = arrivals.astype(float), list[Past](), list[float]()
         self.worth = grid.wait * np.concatenate([[0.0], self.ready])  # [points, waits]
+        self.place = (APART,) * grid.n
 
-    def step(self, batch: int) -> None:
-        """Add a batch."""
+    def step(self, batch: int, places: Sequence[int]) -> None:
+        """Add a batch, and where KV is by then."""
         grid, p, n = self.grid, self.p, self.grid.n
         live = [i for i in range(n) if self.token[i] < p.length[i]]
         made = [i for i in live if batch >> i & 1]
         others = [i for i in live if not batch >> i & 1]
         start = max(self.time, *(self.ready[i] for i in made))
-        before = self.worth
+        before = self.worth.copy()
+        for i in others:
+            if self.place[i] != places[i] == APART:
+                before += (grid.price[:, i, self.place[i] - HERE] * self.kept(i))[:, None]
         for moment in {start, *(self.ready[i] for i in live if self.time < self.ready[i] < start)}:
-            before = np.maximum(before, self.at(moment, live))
+            before = np.maximum(before, self.at(moment, live, (APART,) * n))
         is_full = np.array([True, *(i in made for i in range(n))])
         compute = grid.compute + grid.wait * (is_full & (np.arange(n + 1) > 0))
         gain = before + compute * (p.busy + len(made) * (p.each + p.token))
@@ -311,7 +332,7 @@ class _Walk:
             key = key * len(grid.pairs) + side[i]
         pairs = np.array(list(product(grid.pairs, repeat=len(others))))
         pairs = pairs.reshape(len(grid.pairs) ** len(others), len(others), 2)
-        most = _most(pairs[:, None] - pairs[None], np.array([context[i] - 1 for i in others]), room, p.host)
+        most = self.most(pairs[:, None] - pairs[None], others, [context[i] - 1 for i in others], places, room)
         worth, source = np.full(gain.shape, -np.inf), np.full(gain.shape, -1)
         for whom, wait in {(-1, 0), *((i, int(g)) for i in others for g in set(grid.wait[:, i + 1].tolist()) if g)}:
             columns = np.flatnonzero(is_full) if whom < 0 else np.array([whom + 1])
@@ -336,27 +357,37 @@ class _Walk:
             worth[:, i + 1] += grid.wait[:, i + 1] * call
             if self.token[i] < p.length[i]:
                 worth -= (grid.price[:, i, 0] * context[i])[:, None]
-        at = self.at(self.time, [i for i in live if self.token[i] < p.length[i]])
+        self.place = tuple(places)
+        at = self.at(self.time, [i for i in live if self.token[i] < p.length[i]], places)
         source[at > worth] = -1
         self.worth = np.maximum(worth, at)
 
-    def at(self, moment: float, live: list[int]) -> Any:
+    def kept(self, i: int) -> int:
+        """Return the KV that the last token of a request left."""
+        return int(self.p.context[i, self.token[i] - 1]) if self.token[i] else 0
+
+    def at(self, moment: float, live: list[int], places: Sequence[int]) -> Any:
         """Return what entries are worth by Lemma 2."""
         grid, p = self.grid, self.p
         sizes = [int(p.context[i, self.token[i]]) - 1 for i in live]
-        for k, i in enumerate(live):
-            if self.ready[i] >= moment:
-                sizes[k] = int(p.context[i, self.token[i] - 1]) if self.token[i] else 0
-        most = _most(grid.price[:, live], np.array(sizes), p.block * p.blocks, p.host)
+        sizes = [self.kept(i) if self.ready[i] >= moment else size for i, size in zip(live, sizes, strict=True)]
+        most = self.most(grid.price[:, live], live, sizes, places, p.block * p.blocks)
         ready = np.concatenate([[0.0], self.ready])
         return (p.scale - grid.wait) * moment + grid.wait * ready - most[:, None]
 
-
-def _most(price: Any, sizes: Any, room: int, host: int) -> Any:
-    """Return the most that KV is worth: [.., requests, 2]."""
-    device, away = np.maximum(price[..., 0], 0), np.maximum(price[..., 1], 0)
-    whole = (away * sizes).sum(axis=-1) + _filled(np.maximum(device - away, 0), sizes, room)
-    return np.minimum(whole, _filled(device, sizes, room) + _filled(away, sizes, host))
+    def most(self, price: Any, those: list[int], sizes: list[int], places: Sequence[int], room: int) -> Any:
+        """Return the most that KV of those requests is worth: `price` is [.., requests, 2]."""
+        there = [places[i] for i in those]
+        kept = np.array(
+            [self.kept(i) * (place != APART) for i, place in zip(those, there, strict=True)], dtype=np.int64
+        )
+        sides = [np.array([place == side for place in there], dtype=bool) for side in (HERE, AWAY)]
+        sure = sum((price[..., k] * (kept * side)).sum(axis=-1) for k, side in enumerate(sides))
+        device, away = (np.maximum(price[..., k] * ~other, 0) for k, other in enumerate(sides[::-1]))
+        room, host = (limit - int(kept[side].sum()) for limit, side in zip((room, self.p.host), sides, strict=True))
+        rest = np.array(sizes, dtype=np.int64) - kept
+        whole = (away * rest).sum(axis=-1) + _filled(np.maximum(device - away, 0), rest, room)
+        return sure + np.minimum(whole, _filled(device, rest, room) + _filled(away, rest, host))
 
 
 def _filled(price: Any, sizes: Any, room: int) -> Any:

@@ -16,7 +16,7 @@ from kvcore import certificates
 from kvcore.certificates import Alone, Certificate, InvalidCertificate, Shares
 from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
-from kvcore.certificates.fresh import Fresh
+from kvcore.certificates.potentials import Potentials
 from kvcore.certificates.shares import RESOURCES
 from kvcore.certificates.slot_dual import SlotDual
 from kvcore.certificates.slots import SlotPrices, Slots
@@ -42,7 +42,7 @@ ENDS = "a schedule ends at"
 """What the program says of a bound that is false."""
 MOST_STATES = 200_000
 """Joint states of a search: half a GB."""
-MOST_TOKENS = 16  # of `enumeration` and `fresh`
+MOST_TOKENS = 16  # of `enumeration` and `potentials`
 FUNCTION = (
     "divisor", "busy", "any_decode", "any_prefill", "tokens", "tokens_above", "generated", "decode_requests",
     "prefill_requests", "decode_kv", "prefill_kv", "prefill_pairs", "swap_out_tokens", "swap_in_tokens", "swap_outs",
@@ -138,14 +138,14 @@ def claim(instance: Instance, certificate: Certificate) -> str:
         kind, more = "shares", _division(instance, proof)
     elif isinstance(proof, Speed):
         kind, more = "speed", _speed(instance, proof)
-    elif isinstance(proof, Events) or (is_toy and isinstance(proof, Enumeration | Fresh)):
+    elif isinstance(proof, Events) or (is_toy and isinstance(proof, Enumeration | Potentials)):
         more = 1, True, MOST_STATES, ()
     elif isinstance(proof, Slots):
         more = proof.scale, proof.strict, MOST_STATES, [_prices(instance, each) for each in proof.prices]
     elif isinstance(proof, SlotDual) and isinstance(proof.prices, SlotPrices):
         more = proof.scale, False, MOST_STATES, [_prices(instance, proof.prices)]
     else:
-        of_toys = f" above {MOST_TOKENS} tokens, or with `partial`" * isinstance(proof, Enumeration | Fresh)
+        of_toys = f" above {MOST_TOKENS} tokens, or with `partial`" * isinstance(proof, Enumeration | Potentials)
         raise BadInput(f"the checker in Coq takes no certificate of the kind {proof.kind}{of_toys}")
     return _line(*about, (kind, aim, certificate.bound, *more))
 

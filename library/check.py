@@ -623,22 +623,6 @@ def fresh_tokens(one: Box, most: int | None = None) -> list[tuple[int, int]]:
     return [(token.A - before, wait) for before, token, wait in zip(befores, tokens, waits, strict=False)]
 
 
-def in_turns(jobs: list[tuple[int, int]]) -> int:
-    """The least sum of ends of jobs (release, work) on one machine that may interrupt: the least left goes first."""
-    waiting, ready, now, total = sorted(jobs), list[int](), 0, 0
-    while waiting or ready:
-        now = now if ready else waiting[0][0]
-        while waiting and waiting[0][0] <= now:
-            heapq.heappush(ready, waiting.pop(0)[1])
-        step = ready[0] if not waiting else min(ready[0], waiting[0][0] - now)
-        left, now = heapq.heappop(ready) - step, now + step
-        if left:
-            heapq.heappush(ready, left)
-        else:
-            total += now
-    return total
-
-
 # --- Kind `alone` (the head of kvcore/certificates/alone.py). ---------------------------------------------------------
 
 
@@ -1893,267 +1877,6 @@ def sharing(state: State, execution: Execution) -> Iterator[tuple[Any, tuple[int
                 yield (drop, out, into, work, end - held), (0, work, 1)
 
 
-# --- Kind `fresh` (docs/fresh.md). ------------------------------------------------------------------------------------
-
-
-class KV(NamedTuple):
-    """Where the KV of a request is, the tokens kept, and the most on the device."""
-
-    place: str
-    kept: int
-    device: int
-
-
-class Choice(NamedTuple):
-    """Where KV is during a batch, and the ticks of its swaps."""
-
-    place: str
-    kept: int
-    open: int
-    swaps: int
-
-
-class Label(NamedTuple):
-    """What is known after a batch; `ends`: those of completed requests, times rates."""
-
-    ends: int
-    time: int
-    tokens: tuple[int, ...]
-    ready: tuple[int, ...]
-    open: tuple[int, ...]
-    kv: tuple[KV, ...]
-
-
-Row = tuple[int, int, int, KV]
-
-
-def fresh(instance: Box, proof: Box, objective: str) -> Amount:
-    """Kind `fresh`: all orders of batches below the claim, each token processed once; times are ticks times divisor.
-
-    What the file says of the search is not looked at. Of labels with the same tokens, those that another one covers
-    are left out.
-    """
-    if not proof.memory or instance.machine.partial:
-        raise Broken("fresh proves nothing without memory, or with partial: potentials prove as much")
-    return best_first(Orders(instance, proof, objective), instance, proof.claim)
-
-
-def best_first(search: Any, instance: Box, claim: Fraction) -> Amount:
-    """The bound of the first label in which all are completed, the best label first; the claim, where none is below."""
-    before = sum(rate * one.arrival for rate, one in zip(search.rates, instance.requests, strict=True))
-    goal, first = (claim * search.unit + before) * search.divisor, search.first()
-    waiting, known, tried = [(search.least(first), first)], {first.tokens: [first]}, 0
-    while waiting and waiting[0][0] < goal:
-        bound, label = heapq.heappop(waiting)
-        if not search.left(label):
-            return (Fraction(bound, search.divisor) - before) / search.unit
-        for following in search.followers(label) if label in known[label.tokens] else ():
-            tried += 1
-            if tried > MOST_TRIED:
-                raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
-            labels = known.setdefault(following.tokens, []) if following else []
-            spend(100 * len(labels) + 500, "its labels")
-            if not following or any(search.covers(one, following) for one in labels):
-                continue
-            least = max(bound, search.least(following))
-            if least < goal:
-                labels[:] = [one for one in labels if not search.covers(following, one)] + [following]
-                heapq.heappush(waiting, (least, following))
-    return claim
-
-
-class Orders:
-    """What is the same in all labels of kind `fresh`; the place of a request's KV is `here`, `away` or `part`."""
-
-    def __init__(self, instance: Box, proof: Box, objective: str) -> None:
-        if not proof.function < len(instance.cost):
-            raise Broken(f"the cost has no function {proof.function}")
-        line, machine, self.given = instance.cost[proof.function], instance.machine, instance.requests
-        self.machine, self.room = machine, inf if machine.memory is None else machine.memory // machine.block
-        self.host = inf if machine.host_memory is None else machine.host_memory
-        self.rates, self.unit = rates_of(instance, objective)
-        chains = [list(fresh_tokens(one, MOST_OF.get(objective))) for one in self.given]
-        self.fresh, self.chunked = [[new for new, _ in chain] for chain in chains], machine.chunked
-        self.contexts, self.divisor = [list(accumulate(news)) for news in self.fresh], line.divisor
-        self.wait = [[call * line.divisor for _, call in chain] for chain in chains]
-        self.work_of(line)
-        self.swaps_of(line, instance.cost)
-        each = zip(self.wait, self.fresh, strict=True)
-        tails = (map(self.later_token, calls[-2::-1], news[:0:-1]) for calls, news in each)
-        self.rest = [[0, *accumulate(tail)][::-1] for tail in tails]
-        ends = [accumulate(each.decode for each in one.segments) for one in self.given]
-        calls = [[each.call and each.call.handling for each in one.segments] for one in self.given]
-        self.discards = [
-            {end for end, how in zip(*each, strict=True) if how == "discard"} for each in zip(ends, calls, strict=True)
-        ]
-
-    def work_of(self, line: Box) -> None:
-        """The fixed part of a batch, what a token and a token that is generated take."""
-        self.busy = line.busy + min(line.any_decode, line.any_prefill)
-        self.token = min(line.decode_requests, line.prefill_requests) + line.generated
-        limit = self.machine.batch_tokens if self.chunked else None
-        self.C, self.b = limit or 1 + sum(map(sum, self.fresh)), line.tokens
-
-    def swaps_of(self, line: Box, cost: list[Box]) -> None:
-        """What a token takes that is swapped out or in."""
-        outs, ins = ([each[name] * line.divisor // each.divisor for each in cost] for name in SWAPS[:2])
-        self.out, self.into = max(zip(outs, ins, strict=True), key=sum)
-
-    def later_token(self, call: int, new: int) -> int:
-        """What a token takes after a call, in as many batches as the budget asks for."""
-        return call + self.busy * (blocks(new, self.C) if self.chunked else 1) + self.b * new + self.token
-
-    def first(self) -> Label:
-        """The label of the start."""
-        n, arrivals = len(self.given), tuple(one.arrival * self.divisor for one in self.given)
-        return Label(0, 0, (0,) * n, arrivals, arrivals, (KV("part", 0, 0),) * n)
-
-    def left(self, label: Label) -> list[int]:
-        """Those that are not completed."""
-        return [i for i, news in enumerate(self.fresh) if label.tokens[i] < len(news)]
-
-    def followers(self, label: Label) -> Iterator[Label | None]:
-        """The labels after all batches that may follow; None for one without room."""
-        left = self.left(label)
-        for bits in range(1, 2 ** len(left)):
-            F = [i for k, i in enumerate(left) if bits >> k & 1]
-            for choices in product(*(self.places(label, F, i) for i in left)):
-                yield FreshBatch(self, label, F, dict(zip(left, choices, strict=True))).following()
-
-    def restored(self, lacks: int, moves: int) -> int:
-        """The least time in which `lacks` tokens are processed or swapped in, beside moves of others."""
-        b, into = self.b, self.into
-        return max(moves, (into * (self.busy + b * lacks) + b * moves) // (b + into) if lacks and into else 0)
-
-    def least(self, label: Label) -> int:
-        """What no schedule through a label ends below: each request alone, or next tokens in turns.
-
-        Turns are of what all rates have in common; what they have beyond it counts for each request alone.
-        """
-        jobs, tails, alone, beyond, low = [], 0, 0, 0, min(self.rates)
-        for i in self.left(label):
-            start, new = max(label.time, label.ready[i]), self.contexts[i][label.tokens[i]] - label.kv[i].kept
-            work = self.token + self.b * new - min(self.b * (new - 1) * self.chunked, start - label.open[i])
-            jobs.append((start + self.busy, work))
-            tails += self.rest[i][label.tokens[i]]
-            end = self.alone(label, i, start, work) + self.rest[i][label.tokens[i]]
-            alone += self.rates[i] * end
-            beyond += (self.rates[i] - low) * end
-        return label.ends + max(alone, beyond + low * (tails + in_turns(jobs)))
-
-    def alone(self, label: Label, i: int, start: int, work: int) -> int:
-        """The earliest end of the next token of a request, if its batches are of it alone."""
-        (place, kept, device), context = label.kv[i], self.contexts[i][label.tokens[i]]
-        end = start + self.busy + work
-        if place == "part":
-            return max(end, label.time + self.restored(max(0, context - device), 0))
-        if place != "here":  # it comes back, or is dropped
-            back = label.time + self.into * kept
-            return min(max(end, back), start + self.busy + self.token + self.b * context)
-        return end
-
-    def places(self, label: Label, F: list[int], i: int) -> list[Choice]:
-        """Where the KV of a request may be during a batch of F, after which moves."""
-        (place, kept, _), opened, latest = label.kv[i], label.open[i], max(label.time, label.ready[i])
-        stays, refilled = Choice(place, kept, opened, 0), Choice("part", 0, latest, 0)
-        if place == "part" or (place == "here" and i in F):
-            return [stays]
-        if i in F:
-            return [Choice("here", kept, opened, self.into * kept), refilled]
-        other, ticks = ("away", self.out) if place == "here" else ("here", self.into)
-        return [stays, Choice(other, kept, opened, ticks * kept), refilled]
-
-    def covers(self, one: Label, other: Label) -> bool:
-        """Whether one label is no later, and no further on, than another with the same tokens."""
-        no_later = one.ends <= other.ends and one.time <= other.time
-        return no_later and all(self.covers_request(i, one, other) for i in self.left(one))
-
-    def covers_request(self, i: int, one: Label, other: Label) -> bool:
-        """What `covers` asks for of a request."""
-        latest, (place, kept, device), (its, has, at_most) = max(one.time, one.ready[i]), one.kv[i], other.kv[i]
-        if latest > max(other.time, other.ready[i]):
-            return False
-        if place in ("here", "away") and its == "part" and has == 0 and other.open[i] >= latest:
-            return True
-        if one.open[i] > other.open[i] or kept < has or (place != its and (place, its) != ("part", "here")):
-            return False
-        return place != "part" or device >= (at_most if its == "part" else self.contexts[i][one.tokens[i]] - 1)
-
-
-class FreshBatch:
-    """A batch that generates tokens of the requests F after a label, with a choice for each KV.
-
-    S, w and G are those of the page; `parts` has G(Y) and n(F - Y) of the empty set, and for each i of F of all of F
-    with no larger G.
-    """
-
-    def __init__(self, search: Orders, label: Label, F: list[int], choice: dict[int, Choice]) -> None:
-        self.search, self.label, self.F, self.choice = search, label, F, choice
-        self.contexts = {i: search.contexts[i][label.tokens[i]] for i in choice}
-        self.S = max(label.time, *(label.ready[i] for i in F))
-        new = {i: self.contexts[i] - choice[i].kept for i in F}
-        self.w = search.b * sum(new.values()) + search.token * len(F)
-        self.G = {i: self.S - choice[i].open for i in choice}
-        G, n = self.G, {i: (new[i] - 1) * search.chunked for i in F}
-        self.parts = [(-inf, sum(n.values())), *((G[i], sum(n[j] for j in F if G[j] > G[i])) for i in F)]
-
-    def following(self) -> Label | None:
-        """The label after it, or None if there is no room for the KV."""
-        search, label, (room, host) = self.search, self.label, self.left_by_kv()
-        if room < 0 or host < 0:
-            return None
-        opens = {i: self.open(i) for i in self.choice if i not in self.F}
-        end = max(self.time(), self.time_of_moves())
-        after = {i: self.generated(i, end) if i in self.F else self.waited(i, end, opens[i], room) for i in self.choice}
-        ends = label.ends + end * sum(search.rates[i] for i in self.F if label.tokens[i] + 1 == len(search.fresh[i]))
-        rows = zip(*(after.get(i) or row for i, row in enumerate(zip(*label[2:], strict=True))), strict=False)
-        return Label(ends, end, *map(tuple, rows))
-
-    def left_by_kv(self) -> tuple[Any, Any]:
-        """R6 and R7: the blocks and the tokens that the device and the host have left."""
-        room, host = self.search.room, self.search.host
-        for i, (place, kept, _, _) in self.choice.items():
-            if i in self.F or place == "here":
-                room -= blocks(self.contexts[i] if i in self.F else kept, self.search.machine.block)
-            elif place == "away":
-                host -= kept
-        return room, host
-
-    def time(self) -> int:
-        """Line (1): time' = S + busy + w - min over Y of (G(Y) + b n(F - Y))."""
-        return self.S + self.search.busy + self.w - min(max(G, 0) + self.search.b * n for G, n in self.parts)
-
-    def open(self, j: int) -> int:
-        """Line (3): open'_j = S + busy + w - min over Y of (G(Y + j) + b n(F - Y))."""
-        return self.S + self.search.busy + self.w - min(max(G, self.G[j]) + self.search.b * n for G, n in self.parts)
-
-    def time_of_moves(self) -> int:
-        """T' - T >= moves, and (b + r) (T' - T) >= r (busy + b L) + b moves where L tokens come back."""
-        lacks = 0
-        for i in self.F:
-            was, context = self.label.kv[i], self.contexts[i]
-            if was.place == "part":
-                lacks += max(0, context - was.device)
-        return self.label.time + self.search.restored(lacks, sum(each.swaps for each in self.choice.values()))
-
-    def generated(self, i: int, end: int) -> Row:
-        """(tokens, ready, open, KV) of a request of F."""
-        done = self.label.tokens[i] + 1
-        ready = end + self.search.wait[i][done - 1]
-        kv = KV("part", 0, 0) if done in self.search.discards[i] else KV("here", self.contexts[i], 0)
-        return done, ready, ready, kv
-
-    def waited(self, i: int, end: int, opened: int, room: Any) -> Row:
-        """(tokens, ready, open, KV) of another; where it has less KV than by `open`, that is taken instead."""
-        search, place, kept, ready = self.search, self.choice[i].place, self.choice[i].kept, self.label.ready[i]
-        latest, most = max(end, ready), self.contexts[i] - 1
-        opened, device = min(latest, opened), min(most, room * search.machine.block)
-        limit: Any = device if search.host == 0 and place == "part" else inf
-        if limit < most and latest - opened > search.b * (limit - kept):
-            opened, kept = latest, limit
-        return self.label.tokens[i], ready, opened, KV(place, kept, device)
-
-
 # --- Kind `in-order` (docs/bounds.md, Prices in order). ---------------------------------------------------------------
 
 
@@ -2364,26 +2087,116 @@ def pair(one: Ticks, other: Ticks, room: float, alone: bool) -> int:
     return min(*ends, *(p * t + q * (t + m - v) for v, t in enumerate(row)))
 
 
+# --- Orders of batches: requests as chains of tokens, and the search for the best order (kind `potentials`). ----------
+
+
+def best_first(search: Any, instance: Box, claim: Fraction) -> Amount:
+    """The bound of the first label in which all are completed, the best label first; the claim, where none is below.
+
+    What the file says of the search is not looked at. Of labels with the same tokens, those that another one covers
+    are left out.
+    """
+    before = sum(rate * one.arrival for rate, one in zip(search.rates, instance.requests, strict=True))
+    goal, first = (claim * search.unit + before) * search.divisor, search.first()
+    waiting, known, tried = [(search.least(first), first)], {first.tokens: [first]}, 0
+    while waiting and waiting[0][0] < goal:
+        bound, label = heapq.heappop(waiting)
+        if not search.left(label):
+            return (Fraction(bound, search.divisor) - before) / search.unit
+        for following in search.followers(label) if label in known[label.tokens] else ():
+            tried += 1
+            if tried > MOST_TRIED:
+                raise NotChecked(f"more than {MOST_TRIED} batches are not tried")
+            labels = known.setdefault(following.tokens, []) if following else []
+            spend(100 * len(labels) + 500, "its labels")
+            if not following or any(search.covers(one, following) for one in labels):
+                continue
+            least = max(bound, search.least(following))
+            if least < goal:
+                labels[:] = [one for one in labels if not search.covers(following, one)] + [following]
+                heapq.heappush(waiting, (least, following))
+    return claim
+
+
+class Orders:
+    """What is the same in all labels: of each request the tokens, as far as they count; times are ticks times divisor.
+
+    `fresh` tokens are processed for each for the first time, `contexts` in all; `wait` is the call after it, `rest`
+    the least that follows its end. A batch takes `busy`, b for a token processed, `token` for one generated.
+    """
+
+    def __init__(self, instance: Box, proof: Box, objective: str) -> None:
+        if not proof.function < len(instance.cost):
+            raise Broken(f"the cost has no function {proof.function}")
+        if len(instance.requests) > 8:
+            raise NotChecked("orders of batches of more than 8 requests are not tried")
+        line, machine, self.given = instance.cost[proof.function], instance.machine, instance.requests
+        self.machine, self.room = machine, inf if machine.memory is None else machine.memory // machine.block
+        self.host = inf if machine.host_memory is None else machine.host_memory
+        self.rates, self.unit = rates_of(instance, objective)
+        chains = [fresh_tokens(one, MOST_OF.get(objective)) for one in self.given]
+        self.fresh, self.divisor = [[new for new, _ in chain] for chain in chains], line.divisor
+        self.contexts = [list(accumulate(news)) for news in self.fresh]
+        self.wait = [[call * line.divisor for _, call in chain] for chain in chains]
+        self.busy, self.b = line.busy + min(line.any_decode, line.any_prefill), line.tokens
+        self.token = min(line.decode_requests, line.prefill_requests) + line.generated
+        each = zip(self.wait, self.fresh, strict=True)
+        tails = (map(self.later_token, calls[-2::-1], news[:0:-1]) for calls, news in each)
+        self.rest = [[0, *accumulate(tail)][::-1] for tail in tails]
+        ends = [accumulate(each.decode for each in one.segments) for one in self.given]
+        calls = [[each.call and each.call.handling for each in one.segments] for one in self.given]
+        self.discards = [
+            {end for end, how in zip(*each, strict=True) if how == "discard"} for each in zip(ends, calls, strict=True)
+        ]
+
+    def later_token(self, call: int, new: int) -> int:
+        """What a token takes after a call, in as many batches as the budget asks for."""
+        batches = blocks(new, self.machine.batch_tokens or new) if self.machine.chunked else 1
+        return call + self.busy * batches + self.b * new + self.token
+
+    def left(self, label: Any) -> list[int]:
+        """Those that are not completed."""
+        return [i for i, news in enumerate(self.fresh) if label.tokens[i] < len(news)]
+
+
 # --- Kind `potentials` (the head of kvcore/certificates/potentials.py). -----------------------------------------------
 
 
+APART, DEVICE, HOST = range(3)  # places of requests
 Gains = tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]
-Table = list[list[Gains | None]]
 
 
 class Known(NamedTuple):
-    """What is known after a batch; `ends`: those of completed requests, times rates; `worth` of each potential."""
+    """What is known after a batch; `ends`: those of completed requests, times rates; `worth` of each potential.
+
+    `places` are those of the requests' KV; that of a completed one is apart.
+    """
 
     ends: int
     time: int
     tokens: tuple[int, ...]
     ready: tuple[int, ...]
     worth: tuple[Any, ...]
+    places: tuple[int, ...] = ()
 
 
 def potentials(instance: Box, proof: Box, objective: str) -> Amount:
     """Kind `potentials`: all orders of batches below the claim."""
     return best_first(WithPrices(instance, proof, objective), instance, proof.claim)
+
+
+class Changes(dict[int, Gains | None]):
+    """How v changes from one class to others, by number, when asked for; None if they are not of its kind."""
+
+    def __init__(self, one: Any, classes: list[Any], places: tuple[int, ...]) -> None:
+        self.one, self.classes, self.places = one, classes, places
+
+    def __missing__(self, k: int) -> Gains | None:
+        """What a token gains."""
+        spend(100, "its potentials")
+        (kind, side), (its_kind, its) = self.one, self.classes[k]
+        self[k] = gained(side, its, self.places) if its_kind == kind else None
+        return self[k]
 
 
 class WithPrices(Orders):
@@ -2394,10 +2207,14 @@ class WithPrices(Orders):
         n, self.U, self.one = len(self.given), proof.scale, self.b + self.token
         if not proof.moves < len(instance.cost):
             raise Broken(f"the cost has no function {proof.moves}")
+        if proof.places and self.machine.partial:
+            raise Broken("with partial, KV of a request need not be in one place")
         swaps, block = instance.cost[proof.moves], self.machine.block
         out, back = (Fraction(swaps[name] * self.divisor, swaps.divisor) for name in SWAPS[:2])
         self.given_room, self.values = self.room * block, lru_cache(2**16)(self.values_of)
-        self.sides, self.alike, nothing = cache(self.sides_of), cache(self.alike_of), ((0, 0),) * n
+        self.sides, self.alike, self.changes = cache(self.sides_of), cache(self.alike_of), cache(self.changes_of)
+        self.own, self.lows, self.apart = lru_cache(2**10)(self.own_of), lru_cache(2**12)(self.lows_of), (APART,) * n
+        self.has_places = proof.places
         # of each request, tokens before a call (as a count), and its time
         self.pauses = [[(k, wait) for k, wait in enumerate(waits[:-1], 1) if wait] for waits in self.wait]
         self.prices: list[Any] = [(self.U, 0, None, (0,) * n, (0,) * n)]
@@ -2412,20 +2229,20 @@ class WithPrices(Orders):
         parts = [proof.in_order] if proof.in_order else []
         self.in_order = [WhatIsLeft(instance, each, objective, self.divisor) for each in parts]
         self.waited = {w for _, _, w, _, _ in self.prices}
-        self.own = [apart(tuple(zip(p, q, strict=True)), nothing) for _, _, _, p, q in self.prices]
+        self.pairs = [tuple(zip(p, q, strict=True)) for _, _, _, p, q in self.prices]
 
     def first(self) -> Any:
         """The label of the start."""
         ready = tuple(one.arrival * self.divisor for one in self.given)
-        start: Any = Known(0, 0, (0,) * len(ready), ready, ())
-        return start._replace(worth=tuple(self.worths(start, 0, self.left(start))))
+        start: Any = Known(0, 0, (0,) * len(ready), ready, (), self.apart)
+        return start._replace(worth=tuple(self.worths(start, 0, self.left(start), self.apart)))
 
-    def rises(self, gains: Gains, limits: tuple[int, ...], room: Any) -> tuple[int, int]:
+    def rises(self, gains: Gains, limits: tuple[int, ...], room: Any, host: Any) -> tuple[int, int]:
         """The most by which v of one potential exceeds another's, or 0, in two ways: both are true."""
         device, there, moved = gains
         if not there:
             return (greedy(device, limits, room),) * 2 if device else (0, 0)
-        sides = greedy(there, limits, self.host) + (greedy(device, limits, room) if device else 0)
+        sides = greedy(there, limits, host) + (greedy(device, limits, room) if device else 0)
         whole = greedy(there, limits, inf)  # all on the host, and some of them moved
         return sides, whole + greedy(moved, limits, room) if moved else whole
 
@@ -2433,27 +2250,58 @@ class WithPrices(Orders):
         """K."""
         return self.contexts[i][label.tokens[i]]
 
+    def kept(self, label: Any, places: tuple[int, ...]) -> tuple[int, ...]:
+        """The k of each in its place; 0 where it is apart."""
+        if places == self.apart:
+            return places
+        return tuple(self.contexts[i][label.tokens[i] - 1] if place else 0 for i, place in enumerate(places))
+
+    def lows_of(self, places: tuple[int, ...], kept: tuple[int, ...]) -> list[int]:
+        """The sum of low of all in a place, by each potential."""
+        spend(30 * len(self.prices), "its potentials")
+        those = [(i, place - 1, k) for i, (place, k) in enumerate(zip(places, kept, strict=True)) if place]
+        return [sum(pairs[i][side] * k for i, side, k in those) for pairs in self.pairs]
+
+    def own_of(self, places: tuple[int, ...]) -> list[Gains]:
+        """What a token gains by each potential over nothing."""
+        spend(30 * len(self.prices), "its potentials")
+        nothing = ((0, 0),) * len(places)
+        return [gained(pairs, nothing, places) for pairs in self.pairs]
+
     def limits(self, label: Any, at: Any, those: list[int]) -> tuple[int, ...]:
         """The most KV of those requests at a time."""
         limits = [0] * len(self.given)
         for i in those:
             done = label.tokens[i]
-            early = self.contexts[i][done - 1] if done else 0
+            early = self.contexts[i][done - 1] if done and done not in self.discards[i] else 0
             limits[i] = early if at <= label.ready[i] else self.contexts[i][done] - 1
         return tuple(limits)
 
-    def values_of(self, limits: tuple[int, ...], left: tuple[int, ...]) -> list[Any]:
+    def values_of(
+        self, limits: tuple[int, ...], left: tuple[int, ...], places: tuple[int, ...], kept: tuple[int, ...]
+    ) -> list[Any]:
         """V of each potential; of one whose request is over no worth is known."""
         spend(30 * len(self.prices), "its potentials")
         over = {w for w in self.waited if w is not None and w not in left}
-        each = zip(self.prices, self.own, strict=True)
+        rooms = self.rooms(places, kept, self.given_room)
+        limits = (*map(sub, limits, kept),)
+        each = zip(self.prices, self.own(places), self.lows(places, kept), strict=True)
         return [
-            inf if w in over else min(self.rises(gains, limits, self.given_room)) for (_, _, w, _, _), gains in each
+            inf if w in over else low + min(self.rises(gains, limits, *rooms)) for (_, _, w, _, _), gains, low in each
         ]
 
-    def worths(self, label: Any, at: int, left: list[int]) -> list[Any]:
-        """Lemma 2, of all potentials."""
-        values = self.values(self.limits(label, at, left), tuple(left))
+    def rooms(self, places: tuple[int, ...], kept: tuple[int, ...], room: Any) -> Any:
+        """The tokens that a room and the host have left beside those in a place; None where these do not fit."""
+        if places == self.apart:
+            return None if room < 0 else (room, self.host)
+        here, there = ([k for k, at in zip(kept, places, strict=True) if at == side] for side in (DEVICE, HOST))
+        if sum(blocks(k, self.machine.block) for k in here) * self.machine.block > room or sum(there) > self.host:
+            return None
+        return room - sum(here), self.host - sum(there)
+
+    def worths(self, label: Any, at: int, left: list[int], places: tuple[int, ...]) -> list[Any]:
+        """Lemma 2, of all potentials, with requests in these places."""
+        values = self.values(self.limits(label, at, left), tuple(left), places, self.kept(label, places))
         return [
             (self.U - g) * at + g * label.ready[w or 0] - V
             for (_, g, w, _, _), V in zip(self.prices, values, strict=True)
@@ -2468,8 +2316,8 @@ class WithPrices(Orders):
             found.append((known, sum(1 << k for k in those), tuple(p[i] for i in left)))
         return found
 
-    def alike_of(self, left: tuple[int, ...], F: tuple[int, ...]) -> tuple[list[Any], Table, list[int]]:
-        """For a batch: y' of each potential, p of F, and its class or None; of two classes of a kind how v changes.
+    def alike_of(self, left: tuple[int, ...], F: tuple[int, ...]) -> tuple[list[Any], list[Any], list[int]]:
+        """For a batch: y' of each potential, p of F, and its class or None; the classes; those of no w.
 
         Lemma 3 asks only for w and g, or neither, and the prices of others: of those alike in these the best counts.
         """
@@ -2480,11 +2328,12 @@ class WithPrices(Orders):
             side = tuple((p[i], q[i]) if i in others else (0, 0) for i in range(len(p)))
             one = classes.setdefault((kind, side), len(classes)) if w is None or w in left else None
             rows.append((y + (g if w in F else 0), tuple(p[i] for i in F), one))
-        spend(100 * len(classes) ** 2, "its potentials")
-        table = [
-            [apart(side, its) if its_kind == kind else None for its_kind, its in classes] for kind, side in classes
-        ]
-        return rows, table, [c for (kind, _), c in classes.items() if kind is None]
+        return rows, [*classes], [c for (kind, _), c in classes.items() if kind is None]
+
+    def changes_of(self, left: tuple[int, ...], F: tuple[int, ...], places: tuple[int, ...]) -> list[Changes]:
+        """Of each class, with others in these places."""
+        classes = self.alike(left, F)[1]
+        return [Changes(one, classes, places) for one in classes]
 
     def least(self, label: Any) -> int:
         """What is left."""
@@ -2530,24 +2379,42 @@ class WithPrices(Orders):
         """All labels that may follow."""
         left = self.left(label)
         for bits in range(1, 2 ** len(left)):
-            yield self.following(label, left, [i for k, i in enumerate(left) if bits >> k & 1])
+            F = [i for k, i in enumerate(left) if bits >> k & 1]
+            for places in self.choices(label, F):
+                yield self.following(label, left, F, places)
 
-    def following(self, label: Any, left: list[int], F: list[int]) -> Any:
-        """Lemma 3."""
-        block, K = self.machine.block, {i: self.context(label, i) for i in F}
+    def choices(self, label: Any, F: list[int]) -> Iterator[tuple[int, ...]]:
+        """The places in which others may be after a batch."""
+        if label.places == self.apart:
+            return iter([self.apart])
+        all_of = (APART, DEVICE, HOST)
+        return product(*(all_of if place and i not in F else (APART,) for i, place in enumerate(label.places)))
+
+    def following(self, label: Any, left: list[int], F: list[int], places: tuple[int, ...]) -> Any:
+        """Lemma 3, where others are in these places after it."""
+        block, K, kept = self.machine.block, {i: self.context(label, i) for i in F}, self.kept(label, places)
         room = (self.room - sum(blocks(each, block) for each in K.values())) * block
-        if room < 0:
+        rooms = self.rooms(places, kept, room)
+        if rooms is None:
             return None
         S = max(label.time, *(label.ready[i] for i in F))
         moments = {S, *(label.ready[i] for i in left if label.time < label.ready[i] < S)}
         spend(20 * len(self.prices), "its potentials")
         before = [*label.worth]
+        if label.places != places:  # what becomes apart; of F nothing does
+            lost = tuple(
+                was if i not in K and not now else APART
+                for i, (was, now) in enumerate(zip(label.places, places, strict=True))
+            )
+            before = [*map(add, before, self.lows(lost, self.kept(label, lost)))]
         for at in moments:
-            before = [*map(max, before, self.worths(label, at, left))]
-        rows, table, alone = self.alike(tuple(left), tuple(F))
+            before = [*map(max, before, self.worths(label, at, left, self.apart))]
+        rows, classes, alone = self.alike(tuple(left), tuple(F))
         less, whole = [K[i] - 1 for i in F], self.busy + self.one * len(F)
-        known = [worth + y * whole + sum(map(mul, p, less)) for worth, (y, p, _) in zip(before, rows, strict=True)]
-        most = [-inf] * len(table)  # with the batch, of all that are alike
+        low = self.lows(places, kept)
+        each = zip(before, low, rows, strict=True)
+        known = [worth + sure + y * whole + sum(map(mul, p, less)) for worth, sure, (y, p, _) in each]
+        most = [-inf] * len(classes)  # with the batch and what v counts of those in a place, of all that are alike
         for worth, (_, _, one) in zip(known, rows, strict=True):
             if one is not None and worth > most[one]:
                 most[one] = worth
@@ -2555,31 +2422,38 @@ class WithPrices(Orders):
         tokens = tuple(done + (i in K) for i, done in enumerate(label.tokens))
         ready = tuple(time + self.wait[i][label.tokens[i]] if i in K else at for i, at in enumerate(label.ready))
         over = {i for i in F if tokens[i] == len(self.fresh[i])}
-        after = Known(label.ends + time * sum(self.rates[i] for i in over), time, tokens, ready, ())
-        others = tuple(self.context(label, i) - 1 if i in left and i not in K else 0 for i in range(len(tokens)))
-        best = self.changed(most, table, others, room)
-        last, kept = [i for i in left if i not in over], [0 if i in over else K[i] for i in F]
-        worth = self.worths(after, time, last)
+        after = Known(label.ends + time * sum(self.rates[i] for i in over), time, tokens, ready, (), self.apart)
+        stay = {i for i in F if i not in over and tokens[i] not in self.discards[i]}
+        if self.has_places:
+            after = after._replace(places=tuple(DEVICE if i in stay else at for i, at in enumerate(places)))
+        others = tuple(
+            self.context(label, i) - 1 - kept[i] if i in left and i not in K else 0 for i in range(len(tokens))
+        )
+        best = self.changed(most, self.changes(tuple(left), tuple(F), places), others, *rooms)
+        last, gone = [i for i in left if i not in over], [K[i] if i in stay else 0 for i in F]
+        worth = self.worths(after, time, last, after.places)
         for c, (_, p, one) in enumerate(rows):
             if one is not None and worth[c] > -inf:
                 _, g, w, _, _ = self.prices[c]
                 more = g * self.wait[w][label.tokens[w]] if w in K else 0
-                worth[c] = max(worth[c], best[one] + more - sum(map(mul, p, kept)))
+                worth[c] = max(worth[c], best[one] - low[c] + more - sum(map(mul, p, gone)))
         return after._replace(worth=tuple(worth))
 
-    def changed(self, most: list[Any], table: Table, others: tuple[int, ...], room: int) -> list[Any]:
+    def changed(
+        self, most: list[Any], changes: list[Changes], others: tuple[int, ...], room: Any, host: Any
+    ) -> list[Any]:
         """What each class is worth as itself or another of its kind, less what v rises.
 
         What v rises by way of d is no less than at once: from d that k is as good as, either way, nothing is tried.
         """
         best, kept = [*most], list[int]()
         for c in sorted(range(len(most)), key=most.__getitem__, reverse=True):
-            is_needed = True
+            is_needed, of_c = True, changes[c]
             for k in kept:
                 if most[k] <= best[c]:
                     break
-                if gains := table[c][k]:
-                    low, high = sorted(self.rises(gains, others, room))
+                if gains := of_c[k]:
+                    low, high = sorted(self.rises(gains, others, room, host))
                     best[c] = max(best[c], most[k] - low)
                     is_needed = is_needed and most[k] - high < most[c]
             if is_needed:
@@ -2588,16 +2462,35 @@ class WithPrices(Orders):
         return best
 
     def covers(self, one: Any, other: Any) -> bool:
-        """Whether one label says no more than another."""
+        """Whether one label says no more than another, which may have lost what one has in a place."""
         if one.ends > other.ends or one.time > other.time or not all(map(le, one.worth, other.worth)):
             return False
         ready = [(one.ready[i], other.ready[i], i) for i in self.left(one)]
-        return all(its <= others or (its < one.time and i not in self.waited) for its, others, i in ready)
+        if not all(its <= others or (its < one.time and i not in self.waited) for its, others, i in ready):
+            return False
+        if one.places == other.places:
+            return True
+        those = [
+            (k, i, a - 1, b - 1)
+            for i, (k, a, b) in enumerate(zip(self.kept(one, one.places), one.places, other.places, strict=True))
+            if a and a != b
+        ]
+        spend(30 * len(self.prices), "its potentials")
+        return all(
+            its + sum(k * max(0, pairs[i][a] - (pairs[i][b] if b >= 0 else 0)) for k, i, a, b in those) <= others
+            for its, others, pairs in zip(one.worth, other.worth, self.pairs, strict=True)
+        )
 
 
-def apart(one: Any, other: Any) -> Gains:
-    """What a token gains by one potential over another: on the device; on the host; on the device over the host."""
-    rows = [(a - c, b - d, i) for i, ((a, b), (c, d)) in enumerate(zip(one, other, strict=True))]
+def gained(one: Any, other: Any, places: tuple[int, ...]) -> Gains:
+    """What a token beyond k gains by one potential over another: on the device; on the host; on the device over it.
+
+    Those on the host gain nothing on the device, and the other way round.
+    """
+    rows = [
+        ((a - c) * (place != HOST), (b - d) * (place != DEVICE), i)
+        for i, ((a, b), (c, d), place) in enumerate(zip(one, other, places, strict=True))
+    ]
     there = [(dq, i) for _, dq, i in rows if dq > 0]
     device = [(dp, i) for dp, _, i in rows if dp > 0]
     moved = [(dp - max(0, dq), i) for dp, dq, i in rows if dp > max(0, dq)]
@@ -3009,11 +2902,6 @@ SEARCH = {
 WITH_CONTENTS = {"alone", "enumeration", "shares", "late-windows", "late-tail", "speed"}
 WITH_LAYOUT = {"alone", "enumeration", "shares", "speed"}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
-FRESH = {
-    "memory": (switch, False), "labels": integer(1),
-    "function": (number, 0), "fee": (integer(0, 0), 0), "levels": (none, []),
-    "target": (optional(integer(0, 2**58)), None),
-}  # fmt: skip
 
 
 def window(value: Any, where: str) -> Any:
@@ -3046,7 +2934,8 @@ IN_ORDER = {
     "price": [price],
 }  # fmt: skip
 POTENTIALS = {
-    "function": (number, 0), "moves": (number, 0), "scale": integer(1, 2**20), "potentials": [POTENTIAL],
+    "function": (number, 0), "moves": (number, 0), "places": (switch, False), "scale": integer(1, 2**20),
+    "potentials": [POTENTIAL],
     "in_order": ([{"kind": one_of("in-order"), **IN_ORDER}], []), "labels": integer(1),
     "target": (optional(amount), None),
 }  # fmt: skip
@@ -3061,7 +2950,6 @@ KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[
     "configurations": (configurations, CONFIGURATIONS, ("total-flow-time",)),
     "events": (exhaustive, EVENTS, (*PLAIN, "total-flow-time")),
     "enumeration": (enumerated, {"states": integer(1)}, OBJECTIVES),
-    "fresh": (fresh, FRESH, tuple(RATES)),
     "in-order": (in_order, IN_ORDER, tuple(RATES)),
     "pairs": (pairs, {}, tuple(RATES)),
     "potentials": (potentials, POTENTIALS, tuple(RATES)),

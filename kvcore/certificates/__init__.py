@@ -45,7 +45,7 @@ schedule can exceed it; elsewhere `None` (no limit) is never a number.
   whose bound is as high are left out, and no more is proved.
 * `labels.LARGE`: a step adds less than 2^58 to a label, else refused; so labels stay below 2^61.
 * `enumeration.EnumerationSearch.limits`: infinity for no limit. Only compared.
-* `labels.LARGE` in `fresh`: 2^58 for no limit and no target. A step adds no more than its batch, and moves of all
+* `labels.LARGE` in `potentials`: 2^58 for no limit and no target. A step adds no more than its batch, and moves of all
   contexts; all steps together, times all rates, are below, else refused.
 * `request_graph.RequestGraph.least`: `far`, at most 2^60. The least that is left, cut off, is no more than uncut, and
   falls by no more than an option takes. A share with 2^60 or more in a tick is left out.
@@ -69,7 +69,6 @@ from kvcore.certificates.certificate import (
 from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
-from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.in_order import InOrder
 from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.pairs import Pairs
@@ -89,7 +88,6 @@ __all__ = [
     "Configurations",
     "Enumeration",
     "Events",
-    "Fresh",
     "InOrder",
     "InvalidCertificate",
     "LateTail",

@@ -24,8 +24,8 @@ class Most:
 
     states = 3_000_000  # of `events`
     event_requests, event_segments, event_tokens = 32, 100, 10_000
-    labels = 3_000_000  # of `fresh`
-    fresh_requests, fresh_tokens = 8, 10**6
+    labels = 3_000_000  # of `potentials`
+    order_requests, order_tokens = 8, 10**6
     potentials = 200
     enumerated = 300_000  # states of `enumeration`
     blocks = 1000  # of contents

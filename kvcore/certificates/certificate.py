@@ -16,7 +16,6 @@ from kvcore.certificates.budget import InvalidCertificate
 from kvcore.certificates.configurations import Configurations
 from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
-from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.in_order import InOrder
 from kvcore.certificates.late_windows import LateWindows
 from kvcore.certificates.pairs import Pairs
@@ -41,7 +40,6 @@ AnyProof = Annotated[
     | Configurations
     | Enumeration
     | Events
-    | Fresh
     | InOrder
     | LateWindows
     | Pairs

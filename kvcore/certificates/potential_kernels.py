@@ -8,6 +8,9 @@ from kvcore.certificates.labels import EMPTY, FREE, LARGE, TIRED, is_tired, mixe
 from kvcore.certificates.remaining import least_from, supplied
 from kvcore.compiled import compiled
 
+APART, HERE, AWAY = range(3)
+"""Where the KV is that a request's last token left: anywhere, or gone; on the device; on the host."""
+
 LOW = -4 * LARGE
 """Of a potential whose request is over."""
 UNKNOWN = 2 * LOW
@@ -22,6 +25,8 @@ class Priced(NamedTuple):
     call: Any  # [requests, tokens]: the call after a token
     rest: Any  # [requests, tokens]: what follows the end of a token at the least
     calls: Any  # [requests, tokens]: all calls after this token and later ones, but not after the last
+    kept: Any  # [requests, tokens]: tokens whose KV is there after a token: all, or none if its call discards them
+    places: bool  # whether labels know where that is
     pause: Any  # [requests, tokens]: the first token from this one on with a call of these after it, else the last
     rate: Any  # [requests]
     busy: int  # what a batch takes that works
@@ -51,16 +56,22 @@ class Orders(NamedTuple):
     ends: Any  # [labels]: the sum of the ends of completed requests, each times its rate
     ready: Any  # [labels, requests]: when the next token may be worked on, if later than `time`, else 0
     worth: Any  # [labels, potentials]: what each is worth at the least
+    place: Any  # [labels, requests]: where the KV is that the last token left
     batch: Any  # [labels]: the requests that the batch before generates tokens of, as bits
     before: Any  # [potentials]: at the start of a batch
     gain: Any  # [potentials]: with the batch
     best: Any  # [potentials]: the most of those that are alike
+    sure: Any  # [potentials]: the sum of low of those that keep a place
     after: Any  # [potentials]: what these are worth at its end
     first: Any  # [2 ** requests]: the earliest time when all of a set have their next token
     sums: Any  # [2 ** requests]: the least sum of the ends of a set
     weight: Any  # [3, requests]: prices of a token on the device, on the host, and what it is dearer on the device
     who: Any  # [requests]: whose they are
-    size: Any  # [requests]: the most tokens
+    size: Any  # [requests]: the most tokens, besides those
+    side: Any  # [requests]: the place of
+    kept: Any  # [requests]: so many tokens
+    then: Any  # [requests]: the place during a batch
+    nowhere: Any  # [requests]: `APART`
     pause: Any  # [requests]: the token before the next call
 
 
@@ -73,18 +84,36 @@ def expand(p, f, at):
             left |= 1 << i
     batch = left
     while batch:
-        if is_tired(f.labels):
-            return TIRED
-        room = p.blocks
+        room, ways = p.blocks, 1
         for i in range(len(p.length)):
             if batch >> i & 1:
                 room -= -(-p.context[i, f.token[at, i]] // p.block)
-        if room >= 0:
-            code = step(p, f, at, batch, left, room * p.block)
-            if code != EMPTY:
-                return code
+            elif left >> i & 1 and f.place[at, i] != APART:
+                ways *= 3
+        for way in range(ways if room >= 0 else 1):
+            if is_tired(f.labels):
+                return TIRED
+            if fits(p, f, at, left & ~batch, way, room):
+                code = step(p, f, at, batch, left, room * p.block)
+                if code != EMPTY:
+                    return code
         batch = (batch - 1) & left
     return EMPTY
+
+
+@compiled
+def fits(p, f, at, others, way, room):
+    """Keep places of other requests during a batch, by number; return whether they fit beside it."""
+    host = p.host
+    for i in range(len(p.length)):
+        f.then[i] = APART
+        if others >> i & 1 and f.place[at, i] != APART:
+            kept, f.then[i], way = p.kept[i, f.token[at, i] - 1], (way + HERE) % 3, way // 3
+            if f.then[i] == HERE:
+                room -= -(-kept // p.block)
+            elif f.then[i] == AWAY:
+                host -= kept
+    return room >= 0 and host >= 0
 
 
 @compiled
@@ -97,11 +126,16 @@ def step(p, f, at, batch, left, room):
             start, made = max(start, f.ready[at, i]), made + 1
     for k in range(len(p.whom)):
         f.before[k] = f.worth[at, k]
+    for i in range(len(p.length)):
+        if left & ~batch & 1 << i and f.place[at, i] != f.then[i] == APART:  # it was dropped
+            for k in range(len(p.whom)):
+                if f.before[k] != LOW:
+                    f.before[k] += there(p, f, at, i, k)
     if start > f.time[at]:  # else it is raised
-        rise(p, f, at, f.before, start, left)
+        rise(p, f, at, f.before, start, left, f.nowhere)
         for i in range(len(p.length)):
             if left >> i & 1 and f.time[at] < f.ready[at, i] < start:
-                rise(p, f, at, f.before, f.ready[at, i], left)
+                rise(p, f, at, f.before, f.ready[at, i], left, f.nowhere)
     for k in range(len(p.whom)):
         compute = p.compute[k] + (p.wait[k] if waited(p.whom[k], batch) else 0)
         f.gain[k] = f.before[k] + compute * (p.busy + p.token * made)
@@ -111,14 +145,15 @@ def step(p, f, at, batch, left, room):
         if f.before[k] == LOW:
             f.gain[k] = LOW
     some = left & ~batch
-    gather(p, f, some)
-    others = sizes(p, f, at, some, -1)
+    gather(p, f, at, some)
+    others = sizes(p, f, at, some, -1, f.then)
     free = after(p, f, 0, some, others, room)
     time = max(start + p.busy + made * (p.each + p.token), -(-free // p.scale))
     for i in range(len(p.length)):
         q = f.token[at, i]
-        f.token[new, i], f.ready[new, i] = q, f.ready[at, i]
+        f.token[new, i], f.ready[new, i], f.place[new, i] = q, f.ready[at, i], f.then[i]
         if batch >> i & 1:
+            f.place[new, i] = HERE if p.places and p.kept[i, q] and q + 1 < p.length[i] else APART
             f.token[new, i], f.ready[new, i] = q + 1, time + p.call[i, q]
             tokens -= 1
             if q + 1 == p.length[i]:
@@ -140,11 +175,18 @@ def step(p, f, at, batch, left, room):
                 for i in range(len(p.length)):
                     if batch >> i & 1:
                         if left >> i & 1:
-                            f.worth[new, k] -= p.prices[k, i, 0] * p.context[i, f.token[at, i]]
+                            f.worth[new, k] -= p.prices[k, i, 0] * p.kept[i, f.token[at, i]]
                         if i == p.whom[k]:
                             f.worth[new, k] += p.wait[k] * p.call[i, f.token[at, i]]
-    rise(p, f, new, f.worth[new], time, left)
+    rise(p, f, new, f.worth[new], time, left, f.place[new])
     return add(p, f, at)
+
+
+@compiled
+def there(p, f, at, i, k):
+    """Return low of a request."""
+    place = f.place[at, i]
+    return 0 if place == APART else p.prices[k, i, place - HERE] * p.kept[i, f.token[at, i] - 1]
 
 
 @compiled
@@ -154,10 +196,14 @@ def waited(whom, some):
 
 
 @compiled
-def gather(p, f, some):
+def gather(p, f, at, some):
     """Keep the most that potentials are worth with a batch of those that are alike for some requests."""
     for k in range(len(p.whom)):
-        f.best[k], f.after[k] = LOW, UNKNOWN
+        f.best[k], f.after[k], f.sure[k] = LOW, UNKNOWN, 0
+    for i in range(len(p.length)):
+        if some >> i & 1 and f.then[i] != APART:
+            for k in range(len(p.whom)):
+                f.sure[k] += p.prices[k, i, f.then[i] - HERE] * p.kept[i, f.token[at, i] - 1]
     for k in range(len(p.whom)):
         first = p.alike[some, k]
         f.best[first] = max(f.best[first], f.gain[k])
@@ -170,56 +216,68 @@ def after(p, f, k, some, others, room):
     if f.after[first] != UNKNOWN:
         return f.after[first]
     worth, best, price, whom, wait = LOW, f.best, p.prices, p.whom, p.wait
-    who, size, weight, host, wants = f.who, f.size, f.weight, p.host, waited(p.whom[k], some)
+    who, size, side, kept, weight, host = f.who, f.size, f.side, f.kept, f.weight, p.host
+    wants, sure = waited(p.whom[k], some), f.sure
     for turn in range(-1, len(whom)):
         j = turn if turn >= 0 else first
-        if best[j] <= worth or waited(whom[j], some) != wants or (wants and (whom[j] != whom[k] or wait[j] != wait[k])):
+        if best[j] + sure[j] <= worth or waited(whom[j], some) != wants:
             continue
-        worth = max(worth, best[j] - most(price, who, size, weight, others, j, k, room, host))
+        if wants and (whom[j] != whom[k] or wait[j] != wait[k]):
+            continue
+        worth = max(worth, best[j] - most(price, who, size, side, kept, weight, others, j, k, room, host))
     f.after[first] = worth
     return worth
 
 
 @compiled
-def rise(p, f, at, worth, time, left):
+def rise(p, f, at, worth, time, left, place):
     """Raise what potentials are worth to what Lemma 2 says."""
-    room, n = p.blocks * p.block, sizes(p, f, at, left, time)
+    room, n = p.blocks * p.block, sizes(p, f, at, left, time, place)
     for k in range(len(worth)):
         if worth[k] != LOW:
             ready = p.wait[k] * f.ready[at, p.whom[k]] if p.whom[k] >= 0 else 0
-            whole = most(p.prices, f.who, f.size, f.weight, n, -1, k, room, p.host)
+            whole = most(p.prices, f.who, f.size, f.side, f.kept, f.weight, n, -1, k, room, p.host)
             worth[k] = max(worth[k], (p.scale - p.wait[k]) * time + ready - whole)
 
 
 @compiled
-def sizes(p, f, at, some, time):
-    """Keep who of some may hold how many tokens, by a moment if it is not negative, and return how many they are."""
+def sizes(p, f, at, some, time, place):
+    """Keep who of some holds how many tokens where, and may hold more, by a moment if it is not negative.
+
+    Return how many they are.
+    """
     n = 0
     for i in range(len(p.length)):
         if some >> i & 1:
             q = f.token[at, i]
             if f.ready[at, i] >= time >= 0:
-                f.size[n] = p.context[i, q - 1] if q else 0
+                f.size[n] = p.kept[i, q - 1] if q else 0
             else:
                 f.size[n] = p.context[i, q] - 1
+            f.side[n], f.kept[n] = place[i], p.kept[i, q - 1] if place[i] != APART else 0
+            f.size[n] -= f.kept[n]
             f.who[n], n = i, n + 1
     return n
 
 
 @compiled
-def most(price, who, size, weight, n, j, k, room, host):
+def most(price, who, size, side, kept, weight, n, j, k, room, host):
     """Return the most by which v of n requests is larger at prices k than j: without the host, or sides apart."""
-    whole = ZERO
+    sure, whole = 0, ZERO
     for x in range(n):
         here, there = price[k, who[x], 0], price[k, who[x], 1]
         if j >= 0:
             here, there = here - price[j, who[x], 0], there - price[j, who[x], 1]
+        if side[x] == HERE:
+            sure, room, there = sure + here * kept[x], room - kept[x], 0
+        elif side[x] == AWAY:
+            sure, host, here = sure + there * kept[x], host - kept[x], 0
         here, there = max(here, 0), max(there, 0)
         weight[0, x], weight[1, x], weight[2, x] = here, there, max(0, here - there)
         whole += there * size[x]
     if whole == 0:
-        return filled(weight[0], size, n, room)
-    return min(
+        return sure + filled(weight[0], size, n, room)
+    return sure + min(
         whole + filled(weight[2], size, n, room),
         filled(weight[0], size, n, room) + filled(weight[1], size, n, host),
     )
@@ -247,6 +305,7 @@ def covers(p, f, one, other):
     """Whether one label covers all that another covers."""
     if f.time[one] > f.time[other] or f.ends[one] > f.ends[other]:
         return False
+    moved = False
     for k in range(len(p.whom)):
         if f.worth[one, k] > f.worth[other, k]:
             return False
@@ -254,6 +313,13 @@ def covers(p, f, one, other):
         if f.token[one, i] != f.token[other, i]:
             return False
         if f.ready[one, i] > f.ready[other, i]:
+            return False
+        moved = moved or f.place[one, i] != f.place[other, i]
+    for k in range(len(p.whom) if moved else 0):
+        worth = f.worth[one, k]
+        for i in range(len(p.length)):
+            worth += max(0, there(p, f, one, i, k) - there(p, f, other, i, k))
+        if worth > f.worth[other, k] > LOW:
             return False
     return True
 
@@ -356,10 +422,11 @@ def room(requests: int, potentials: int, most: int) -> Orders:
     """Return arrays for these labels."""
     return Orders(
         labels=labels.room(most),
-        **{name: numbers(most + 1, requests) for name in ("token", "ready")},
+        **{name: numbers(most + 1, requests) for name in ("token", "ready", "place")},
         **{name: numbers(most + 1) for name in ("time", "ends", "batch")},
         worth=numbers(most + 1, potentials),
-        **{name: numbers(potentials) for name in ("before", "gain", "best", "after")},
+        **{name: numbers(potentials) for name in ("before", "gain", "best", "sure", "after")},
         **{name: numbers(2**requests) for name in ("first", "sums")},
-        weight=numbers(3, requests), who=numbers(requests), size=numbers(requests), pause=numbers(requests),
+        weight=numbers(3, requests),
+        **{name: numbers(requests) for name in ("who", "size", "side", "kept", "then", "nowhere", "pause")},
     )  # fmt: skip

@@ -33,6 +33,24 @@ By R6 F leaves R blocks. So at T' another potential is worth at least that, less
 K_i - 1) is larger at its prices, less p_i K_i for F; both of time alone (g = 0, or w in F) or of the same w and g;
 if its w is in F, r_w = T' + call.
 
+**Calls that discard.** What they drop in the next batch counts as dropped at once, when nothing is paid: k_i is 0.
+
+**Places.** Without `partial` all KV of a request is on one side, and moves or goes at once. A label may also say
+where the k_i tokens are that i's last token left: on the device (m_i >= k_i, h_i = 0), on the host (h_i >= k_i, m_i
+= 0), or apart: anywhere, or gone. Let low_i be p_i k_i, q_i k_i, or 0. It covers a moment with other places, too,
+if what each potential is worth is higher by the sum of max(0, low_i - low_i by these places), where 0 counts for
+what was dropped.
+
+In the batch of F each other request that has a place keeps it, moves to the other one, or is apart from then on.
+One of these children, one for each choice that fits (k_i on its side, beside the contexts of F), happened. Lemma 3
+holds for W + the sum of low_i of those that become apart; it, and Lemma 2 at T', take m_i and h_i as the places
+say.
+
+*Proof.* The child with the true places, apart where the label says apart, is among them, as who has a place may
+choose. What was dropped since T lowered v by low_i or more, as all that raised v was paid; where the label is wrong
+about i, W is higher by the difference. Moves count by the place at T' alone. QED A request of F leaves its context on
+the device.
+
 **Labels.** One says after such a batch which tokens there are, the least T, sum of ends, worths, and r_i (0 if not
 above T). It covers a moment between batches with these tokens where nothing is less. For each F that fits `step`
 writes one that covers the end: Lemma 2 at T, at each r_i before S, and at S, then Lemma 3.
@@ -66,7 +84,7 @@ out ends a batch of d or more. With the moment V_i only rises, and what prices g
 
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import compress
+from itertools import accumulate, compress
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -99,8 +117,8 @@ class Potential(Noun):
 class Potentials(Proof):
     """Look at the first `labels` orders of batches by their lower bounds, or all up to the best, below `target`.
 
-    Cost functions by number: `function` of work, `moves` of swaps. `in_order` are prices in order of as many slots that
-    differ in prices alone.
+    Cost functions by number: `function` of work, `moves` of swaps. With `places` labels say where KV is. `in_order` are
+    prices in order of as many slots that differ in prices alone.
     """
 
     kind: Literal["potentials"] = "potentials"
@@ -108,6 +126,7 @@ class Potentials(Proof):
     argument: ClassVar = "KV takes the time it costs: {0.labels} orders of batches were tried, the best first"
     function: Annotated[int, Field(ge=0, le=1000)] = 0
     moves: Annotated[int, Field(ge=0, le=1000)] = 0
+    places: bool = False
     scale: Annotated[int, Field(ge=1, le=2**20)]
     potentials: Annotated[tuple[Potential, ...], Field(max_length=Most.potentials)]
     in_order: Annotated[tuple[InOrder, ...], Field(max_length=Most.potentials)] = ()
@@ -137,7 +156,7 @@ class PotentialSearch:
         count, target = len(self.machine.whom), LARGE
         if proof.target is not None:
             target = min(LARGE, (proof.target + self.before) * self.divisor)
-        size = 116 + 16 * n + 8 * count
+        size = 116 + 24 * n + 8 * count
         work = label_work(count, n * len(proof.in_order)) * proof.labels
         budget.spend(f"a search of {proof.labels} labels", work, size * proof.labels)
         f = self.orders = kernels.room(n, count, proof.labels)
@@ -171,23 +190,32 @@ def _machine(
             is_fit = is_fit and there - here <= rest_of * out and here - there <= rest_of * back
         if not is_fit:
             raise InvalidCertificate(f"potential {number} has other prices than work and swaps allow")
-    every = fixed + token * n + (line.tokens + out + back) * int(context.max(axis=1).sum())
+    tokens = int(context.max(axis=1).sum())
+    every = fixed + token * n + (line.tokens + out + back) * tokens
     late = int(call.sum() + rest.sum()) + max(request.arrival for request in instance.requests) * line.divisor
     latest = late + every * (1 + sum(length))
-    if latest * scale * sum(rates) >= LARGE:
+    if max(latest * scale * sum(rates), tokens) >= LARGE:
         raise InvalidCertificate("numbers are too large to be added up")
     prices = np.array([list(zip(each.device, each.host, strict=True)) for each in given], dtype=np.int64)
     whom = np.array([-1 if each.request is None else each.request for each in given])
     bits = (prices.max(axis=2) > 0).astype(np.int64) @ (1 << np.arange(n)) | np.where(
         whom < 0, 0, 1 << np.maximum(whom, 0)
     )
-    calls, pause = np.zeros(call.shape, dtype=object), np.zeros(call.shape, dtype=object)
+    if proof.places and machine.partial:
+        raise InvalidCertificate("with partial, KV of a request need not be in one place")
+    calls, pause = np.zeros((2, *call.shape), dtype=object)
+    kept = context.copy()
+    for row, request in zip(kept, instance.requests, strict=True):
+        ends = accumulate(segment.decode for segment in request.segments)
+        for end, segment in zip(ends, request.segments, strict=True):
+            if segment.call and segment.call.handling == "discard":
+                row[end - 1 : end] = 0
     for i, last in enumerate(length):
         pause[i, last - 1 :] = last - 1
         for k in reversed(range(last - 1)):
             calls[i, k], pause[i, k] = calls[i, k + 1] + call[i, k], k if call[i, k] else pause[i, k + 1]
     arrays = {"length": length, "call": call, "rest": rest, "context": context, "rate": rates}
-    arrays |= {"calls": calls, "pause": pause}
+    arrays |= {"calls": calls, "pause": pause, "kept": kept}
     alike, firsts = np.zeros((2**n, len(given)), dtype=np.int64), [dict[Any, int]() for _ in range(2**n)]
     for k, each in enumerate(given):
         for some, first in enumerate(firsts):
@@ -199,7 +227,8 @@ def _machine(
         token=token, block=machine.block, blocks=min(LARGE, machine.memory or LARGE) // machine.block,
         host=LARGE if machine.host_memory is None else min(LARGE, machine.host_memory), scale=scale,
         compute=np.array([each.compute for each in given]), wait=np.array([each.wait for each in given]), whom=whom,
-        prices=prices, alike=alike, needs=bits, begun=instance.first_arrival * line.divisor, divisor=line.divisor,
+        places=proof.places, prices=prices, alike=alike, needs=bits,
+        begun=instance.first_arrival * line.divisor, divisor=line.divisor,
         remaining=remaining(instance, objective, proof.in_order, latest, line.divisor, budget),
     )  # fmt: skip
 

@@ -10,10 +10,10 @@ from kvcore.instance import Instance, Request
 
 def check_size(instance: Instance) -> None:
     """Raise InvalidCertificate for a hopeless search."""
-    if len(instance.requests) > Most.fresh_requests:
-        raise InvalidCertificate(f"orders of fresh work take {Most.fresh_requests} requests at the most")
-    if sum(request.output for request in instance.requests) > Most.fresh_tokens:
-        raise InvalidCertificate(f"orders of fresh work take {Most.fresh_tokens} tokens to generate at the most")
+    if len(instance.requests) > Most.order_requests:
+        raise InvalidCertificate(f"orders of batches take {Most.order_requests} requests at the most")
+    if sum(request.output for request in instance.requests) > Most.order_tokens:
+        raise InvalidCertificate(f"orders of batches take {Most.order_tokens} tokens to generate at the most")
 
 
 def fixed_of(instance: Instance, function: int) -> int:

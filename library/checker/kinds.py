@@ -30,7 +30,6 @@ from library.checker.files import (
     switch,
     text,
 )
-from library.checker.fresh import fresh
 from library.checker.instance import RESOURCES, output, sha256
 from library.checker.objectives import AVERAGES, OBJECTIVES, PLAIN, RATES, TAIL, tail_of
 from library.checker.order import in_order
@@ -68,11 +67,6 @@ SEARCH = {
 WITH_CONTENTS = {"alone", "enumeration", "shares", "late-windows", "late-tail", "speed"}
 WITH_LAYOUT = {"alone", "enumeration", "shares", "speed"}
 none = check(lambda value: value == [], "an empty list: more is not checked here")
-FRESH = {
-    "memory": (switch, False), "labels": integer(1),
-    "function": (number, 0), "fee": (integer(0, 0), 0), "levels": (none, []),
-    "target": (optional(integer(0, 2**58)), None),
-}  # fmt: skip
 
 
 def window(value: Any, where: str) -> Any:
@@ -105,7 +99,8 @@ IN_ORDER = {
     "price": [price],
 }  # fmt: skip
 POTENTIALS = {
-    "function": (number, 0), "moves": (number, 0), "scale": integer(1, 2**20), "potentials": [POTENTIAL],
+    "function": (number, 0), "moves": (number, 0), "places": (switch, False), "scale": integer(1, 2**20),
+    "potentials": [POTENTIAL],
     "in_order": ([{"kind": one_of("in-order"), **IN_ORDER}], []), "labels": integer(1),
     "target": (optional(amount), None),
 }  # fmt: skip
@@ -120,7 +115,6 @@ KINDS: dict[str, tuple[Callable[[Box, Box, str], Amount], dict[str, Any], tuple[
     "configurations": (configurations, CONFIGURATIONS, ("total-flow-time",)),
     "events": (exhaustive, EVENTS, (*PLAIN, "total-flow-time")),
     "enumeration": (enumerated, {"states": integer(1)}, OBJECTIVES),
-    "fresh": (fresh, FRESH, tuple(RATES)),
     "in-order": (in_order, IN_ORDER, tuple(RATES)),
     "pairs": (pairs, {}, tuple(RATES)),
     "potentials": (potentials, POTENTIALS, tuple(RATES)),

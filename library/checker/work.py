@@ -191,19 +191,3 @@ def fresh_tokens(one: Box, most: int | None = None) -> list[tuple[int, int]]:
     tokens = tokens_of(one, Box(block=1, evict=False))[:most]
     befores, waits = [0, *(token.A for token in tokens)], [*(token.wait for token in tokens[1:]), 0]
     return [(token.A - before, wait) for before, token, wait in zip(befores, tokens, waits, strict=False)]
-
-
-def in_turns(jobs: list[tuple[int, int]]) -> int:
-    """The least sum of ends of jobs (release, work) on one machine that may interrupt: the least left goes first."""
-    waiting, ready, now, total = sorted(jobs), list[int](), 0, 0
-    while waiting or ready:
-        now = now if ready else waiting[0][0]
-        while waiting and waiting[0][0] <= now:
-            heapq.heappush(ready, waiting.pop(0)[1])
-        step = ready[0] if not waiting else min(ready[0], waiting[0][0] - now)
-        left, now = heapq.heappop(ready) - step, now + step
-        if left:
-            heapq.heappush(ready, left)
-        else:
-            total += now
-    return total

@@ -8,7 +8,7 @@ from bounds.just_in_time import applies, search, search_near
 from kvcore import CostFunction, objective_value, verify_schedule
 from kvcore.cost import Cost
 from library.library import Library
-from tests.kvcore.test_fresh import drawn
+from tests.kvcore.test_orders import drawn
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
 

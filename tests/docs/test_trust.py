@@ -79,7 +79,7 @@ def test_the_table_of_claims_with_one_checker():
     windows = kinds.LateWindows(**whole)
     proofs = [
         kinds.Alone(), kinds.Shares(**whole), windows, kinds.LateTail(within=0, proof=windows),
-        kinds.Fresh(labels=9, memory=True), kinds.Pairs(), kinds.InOrder(scale=1, price=()),
+        kinds.Pairs(), kinds.InOrder(scale=1, price=()),
         kinds.Potentials(scale=1, potentials=(), labels=9),
         kinds.Speed(**whole, slot=1, scale=1, price=(1, 1), within=2), kinds.Events(states=99),
         kinds.Configurations(memory=(), starts=(0, 0)), kinds.Enumeration(states=99),

@@ -72,7 +72,7 @@ def proof(draw: Random, instance: Instance) -> Proof:
     division: dict[str, Any] = {"functions": (UNIT // parts,) * parts, "packs": size(draw, 1000, 1)}
     if instance.machine.memory is not None:
         division[draw.choice(["memory", "packing"])] = UNIT
-    kind = draw.choice(["alone", "shares", "speed", "slot-dual", "slots", "events", "fresh", "configurations",
+    kind = draw.choice(["alone", "shares", "speed", "slot-dual", "slots", "events", "potentials", "configurations",
                         "enumeration"])  # fmt: skip
     match kind:
         case "shares":
@@ -102,8 +102,10 @@ def proof(draw: Random, instance: Instance) -> Proof:
             return kinds.Events(states=size(draw, 10**5, 1), target=draw.choice([None, size(draw)]))
         case "enumeration":
             return kinds.Enumeration(states=size(draw, 10**5, 1))
-        case "fresh":
-            return kinds.Fresh(memory=True, labels=size(draw, 10**5, 1), target=draw.choice([None, size(draw)]))
+        case "potentials":
+            target = draw.choice([None, size(draw)])
+            return kinds.Potentials(scale=1, potentials=(), places=draw.random() < 0.5, labels=size(draw, 10**5, 1),
+                                    target=target)  # fmt: skip
         case "configurations":
             top = size(draw)
             same = {id: size(draw, top) for id in range(5)}
@@ -159,8 +161,8 @@ def check(case: Case, seen: Counter[str]) -> None:
             seen[f"{too} {drawn.kind}"] += 1
 
 
-EVERY = ("configurations", "events", "fresh", "shares", "slot-dual", "slots", "speed")
+EVERY = ("configurations", "events", "potentials", "shares", "slot-dual", "slots", "speed")
 REACH = {f"refused {kind}" for kind in EVERY if kind != "shares"} | {f"too much {kind}" for kind in EVERY} | {
-    f"proved {kind}" for kind in ("alone", "enumeration", "events", "fresh", "shares", "speed")} | {
+    f"proved {kind}" for kind in ("alone", "enumeration", "events", "potentials", "shares", "speed")} | {
     "too much enumeration"}  # fmt: skip
 PART = Part("costly", make, check, frozenset(REACH))

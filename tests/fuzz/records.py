@@ -26,7 +26,7 @@ WHOLE, LITTLE = (WORK, 2 * 10**7), (WORK // 20, 2 * 10**5)
 """What kvbound and `library/check.py` may count."""
 SMALLEST = 15
 """Records of a kind that are looked at."""
-KINDS = ("alone", "configurations", "events", "fresh", "shares", "slot-dual", "slots", "speed")
+KINDS = ("alone", "configurations", "events", "potentials", "shares", "slot-dual", "slots", "speed")
 DEEP = "@"
 ODD = (None, True, "", "1", "1/0", "-5/3", 1.5, -1, 2**63, 10**400, [], {}, [[]], [0] * 10**5, DEEP)
 """What stands where it should not."""

@@ -76,12 +76,13 @@ RUN = """
 from kvcore import inner, outer
 print(outer.twice(inner.Pair(first=9, second=2)), "made" if outer.twice.stats.cache_misses else "kept")
 """
-FRESH = """
+PRICED = """
 from kvcore import CostFunction, Instance, Machine, Request, Segment
-from kvcore.certificates import Fresh, certify, verify_certificate
+from kvcore.certificates import InOrder, Potentials, certify, verify_certificate
 requests = tuple(Request(id=id, prompt=prompt, segments=(Segment(decode=2),)) for id, prompt in (("A", 2), ("B", 1)))
 two = Instance(machine=Machine(memory=4), cost=(CostFunction(busy=4, tokens=1),), requests=requests)
-print(verify_certificate(two, certify(two, "total-flow-time", Fresh(memory=True, labels=1000))))
+proof = Potentials(scale=1, potentials=(), in_order=(InOrder(scale=1, price=(0,)),), labels=1000)
+print(verify_certificate(two, certify(two, "total-flow-time", proof)))
 """
 CHANGES = (
     ("MORE = 0", "MORE = 1000", "2014"),
@@ -158,12 +159,11 @@ def test_kernels_take_no_number_from_a_file_that_is_not_among_the_sources():
 
 @pytest.mark.slow  # it compiles the search twice
 def test_a_mended_search_certifies_no_more_than_the_optimum(tmp_path):
-    """With an error in `turns`, which a kernel of another file calls, `fresh` says 1029 of an optimum of 29."""
+    """With an error in `supplied`, which a kernel of another file calls, far more than an optimum of 29 is said."""
     shutil.copytree(ROOT / "kvcore", tmp_path / "kvcore", ignore=shutil.ignore_patterns("__pycache__"))
-    file = tmp_path / "kvcore" / "certificates" / "frontier.py"
+    file = tmp_path / "kvcore" / "certificates" / "remaining.py"
     right = file.read_text()
-    before, turns, after = right.partition("def turns(")
-    file.write_text(before + turns + after.replace("return total\n", "return total + 1000\n", 1))
-    assert said(tmp_path / "kvcore", FRESH) == "1029"
+    file.write_text(right.replace("x.price.shape[1] else 0", "x.price.shape[1] else -10**9"))
+    assert int(said(tmp_path / "kvcore", PRICED)) > 1000
     file.write_text(right)
-    assert said(tmp_path / "kvcore", FRESH) == "29"
+    assert said(tmp_path / "kvcore", PRICED) == "27"

@@ -19,7 +19,6 @@ from kvcore.certificates import (
     Configurations,
     Enumeration,
     Events,
-    Fresh,
     InOrder,
     InvalidCertificate,
     LateTail,
@@ -46,7 +45,7 @@ from solvers.choice import choose
 from solvers.ways import BOUND, ENUMERATION, IMPROVE, WAYS
 from tests.bounds.test_tails import NAMES
 from tests.fuzz.certificates import differ
-from tests.kvcore import test_fresh as of_fresh
+from tests.kvcore import test_orders as of_orders
 from tests.kvcore.test_configurations import OBJECTIVES as STARTS
 from tests.kvcore.test_configurations import random_proof
 from tests.kvcore.test_late_windows import LATE, MANY, urgent
@@ -64,9 +63,9 @@ MOST = 300
 """States of an enumeration."""
 STEPS = 3 * 10**6
 """Those of `library/check.py`."""
-SEARCHES = (Enumeration, Events, Fresh, LateTail, Potentials, Slots)
+SEARCHES = (Enumeration, Events, LateTail, Potentials, Slots)
 """Kinds of which one checker may look further than the other."""
-EVERY = {Enumeration: 4, Events: 9, Fresh: 2}
+EVERY = {Enumeration: 4, Events: 9}
 """Of how many proofs `library/check.py` looks at one, as it would look at the others in the same way."""
 
 
@@ -133,21 +132,15 @@ DRAWERS = {
     LateTail: on_paths(lambda seed: (tiny_instance(seed, **MANY), NAMES[seed % len(NAMES)])),
     Speed: in_turn(on_paths(tiny([*SUMS, "max-flow-time"])), tiny([*SUMS, "max-flow-time"], **LAID)),
     InOrder: tiny(SUMS),
-    Potentials: in_turn(tiny(SUMS), *map(ordered, (of_fresh.tight, cut, partial(of_fresh.gapped, partial=True)))),
+    Potentials: in_turn(tiny(SUMS), *map(ordered, (
+        of_orders.drawn, of_orders.tight, cut, of_orders.gapped, partial(of_orders.gapped, partial=True)))),
     Pairs: tiny(SUMS, cost="unit"),
     SlotDual: tiny(SUMS, cost="unit"),
     Slots: slotted,
     Configurations: starting,
     Events: tiny([*OBJECTIVES]),
     Enumeration: in_turn(sharing, tiny([*OBJECTIVES], **LAID)),
-    Fresh: in_turn(tiny(SUMS), *map(ordered, (of_fresh.drawn, of_fresh.tight, of_fresh.gapped))),
 }  # fmt: skip
-
-
-def fresh(draw, instance):
-    for k in range(len(instance.cost.functions)):
-        yield Fresh(function=k, memory=True, labels=3000)
-        yield Fresh(function=k, memory=True, labels=draw.randint(1, 40))
 
 
 def proofs(kind, draw, instance, objective, best):
@@ -172,8 +165,6 @@ def proofs(kind, draw, instance, objective, best):
         for more in (0, 1):
             for strict in (False, True):
                 yield random_proofs.random_slots(draw, instance, objective, target + more, strict)
-    elif kind is Fresh:
-        yield from fresh(draw, instance)
     else:
         for _ in range({Alone: 1, Pairs: 1, Configurations: 12}.get(kind, 3)):
             yield (proof := drawers[kind]())

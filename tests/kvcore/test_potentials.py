@@ -25,7 +25,7 @@ from kvcore.certificates import (
 )
 from kvcore.certificates import remaining as tables
 from kvcore.certificates.labels import FREE, ROWS
-from kvcore.certificates.potential_kernels import LOW
+from kvcore.certificates.potential_kernels import APART, AWAY, HERE, LOW
 from kvcore.certificates.potentials import PotentialSearch
 from kvcore.metrics import SUMS
 from library import check
@@ -50,20 +50,26 @@ def follow(tiny, trace, schedule, proof):
     """Follow a schedule label by label; return how many worths it had to spare none of."""
     search = PotentialSearch(tiny, FLOW, proof.replace(labels=1000, target=None))
     p, f, at, done, exact = search.machine, search.orders, 0, 0, 0
-    device, host = [0] * len(tiny.requests), [0] * len(tiny.requests)
+    device, host, gone, lost = ([0] * len(tiny.requests) for _ in range(4))
     ready = [request.arrival * search.divisor for request in tiny.requests]
     for j, (batch, made_of) in enumerate(zip(schedule.batches, trace.batches, strict=True)):
         for i, id in enumerate(one.id for one in tiny.requests):
             dropped, moved = batch.drop.get(id, 0), batch.swap_out.get(id, 0) - batch.swap_in.get(id, 0)
             device[i] += min(0, host[i] - dropped) - moved + batch.work.get(id, 0)
             host[i] += moved - min(host[i], dropped)
+            gone[i], lost[i] = gone[i] or dropped > 0, lost[i] and not dropped
         made = [i for i, one in enumerate(trace.requests) if any(x.batch == j and x.generated for x in one.steps)]
         if not made:
             continue
         left = sum(1 << i for i in range(len(device)) if f.token[at, i] < p.length[i])
         room = p.blocks - sum(-(-p.context[i, f.token[at, i]] // p.block) for i in made)
         new, rows = int(f.labels.count[FREE]), int(f.labels.count[ROWS])
-        potential_kernels.step(p, f, at, sum(1 << i for i in made), left, room * p.block)
+        some = sum(1 << i for i in made)
+        places = [APART if gone[i] or i in made or not left >> i & 1 or f.place[at, i] == APART
+                  else HERE if device[i] else AWAY for i in range(len(device))]  # fmt: skip
+        ways = range(3 ** len(device))
+        assert any(potential_kernels.fits(p, f, at, left & ~some, way, room) and [*f.then] == places for way in ways)
+        potential_kernels.step(p, f, at, some, left, room * p.block)
         assert f.labels.count[ROWS] == rows + 1
         at, now = new, made_of.end * search.divisor
         for i in made:
@@ -71,6 +77,7 @@ def follow(tiny, trace, schedule, proof):
             done += p.rate[i] * now * over
             ready[i] = now + p.call[i, f.token[at, i] - 1]
             device[i] *= not over
+            gone[i], lost[i] = 0, not p.kept[i, f.token[at, i] - 1]  # a call discards it in the next batch
         assert f.time[at] <= now
         assert f.ends[at] <= done
         assert all(f.ready[at, i] <= ready[i] for i in range(len(ready)) if f.token[at, i] < p.length[i])
@@ -79,7 +86,7 @@ def follow(tiny, trace, schedule, proof):
                 continue
             w = int(p.whom[k])
             worth = (p.scale - p.wait[k]) * now + (p.wait[k] * ready[w] if w >= 0 else 0)
-            worth -= sum(int(p.prices[k, i] @ (device[i], host[i])) for i in range(len(device)))
+            worth -= sum(int(p.prices[k, i] @ (device[i], host[i])) for i in range(len(device)) if not lost[i])
             assert least <= worth
             exact += k > 0 and least == worth
     assert f.labels.left[at] == 0
@@ -232,6 +239,7 @@ def test_prices_beyond_what_work_and_swaps_take_are_refused(wrong):
 
 
 MUTANTS = {
+    "kept": lambda m: m._replace(kept=m.kept - 1),
     "gain": lambda m: m._replace(busy=m.busy + 1), "token": lambda m: m._replace(token=m.token + 1),
     "room": lambda m: m._replace(blocks=m.blocks - 1),
     "call": lambda m: m._replace(call=2 * m.call + 1), "wait": lambda m: m._replace(wait=2 * m.wait),
@@ -293,7 +301,7 @@ def test_a_dive_finds_orders_and_mostly_the_best_one_where_it_is_wide():
         for width in (2, 10**6):
             search = PotentialSearch(given, FLOW, proof)
             for order in finder.dive(search, width):
-                made = [sum(batch >> i & 1 for batch in order) for i in range(len(given.requests))]
+                made = [sum(batch >> i & 1 for batch, _ in order) for i in range(len(given.requests))]
                 assert made == [request.output for request in given.requests]
                 looked += 1
             x = search.orders.labels

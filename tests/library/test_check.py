@@ -563,7 +563,7 @@ LARGE = {
 
 TARGETS = {
     "events": ({"states": 1}, 2**60),
-    "fresh": ({"labels": 1, "memory": True}, 2**58),
+    "potentials": ({"scale": 1, "potentials": [], "labels": 1}, 2**58),
     "configurations": ({"memory": [], "starts": [None]}, 10**15),
     "slots": ({"scale": 1, "prices": [{}], "states": 1, "tries": 1}, 10**15),
 }

@@ -75,7 +75,7 @@ def test_what_no_checker_has_recomputed_is_a_claim(formulation):
 @pytest.mark.parametrize("formulation", CLAIMS)
 def test_a_claim_is_certified_in_the_time_that_is_left(formulation):
     instance, objective, _, _, proved_by = CLAIMS[formulation]
-    for method in ("fresh", "in-order", proved_by):  # what is compiled is kept: certifying has ten seconds
+    for method in ("potentials", "in-order", proved_by):  # what is compiled is kept: certifying has ten seconds
         kvbound.bound(instance, objective, method=method)
     result = solvers.solve(instance, objective, formulation=formulation)
     assert (result.status, result.bound_kind, result.proved_by) == ("optimal", "certificate", proved_by)
@@ -580,7 +580,7 @@ def test_a_method_of_the_ladder_that_had_no_time_is_named():
     run.receive(job(BIG, "bound"), Rung("shares", why_not="one evaluation takes about 12 s", more=11.2))
     named = [*run._not_tried()]
     assert "not tried: shares (12 s more)" in named
-    assert "not tried: fresh (its turn did not come)" in named
+    assert "not tried: potentials (its turn did not come)" in named
     assert not any("alone" in each for each in named)
 
 

@@ -28,4 +28,4 @@ def plain(*names: str) -> ModuleType:
             setattr(packages[name], name.rpartition(".")[2], held[name])
 
 
-LABELS, FRONTIER, FRESH = (f"kvcore.certificates.{name}" for name in ("labels", "frontier", "fresh_kernels"))
+LABELS, FRONTIER = "kvcore.certificates.labels", "kvcore.certificates.frontier"

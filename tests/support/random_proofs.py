@@ -12,7 +12,6 @@ from kvcore.certificates import (
     Branch,
     Enumeration,
     Events,
-    Fresh,
     InOrder,
     LateTail,
     LateWindows,
@@ -47,14 +46,6 @@ def random_enumeration(draw: random.Random) -> Enumeration:
     return Enumeration(states=draw.choice([1, 2, draw.randint(1, 50), draw.randint(50, 2000)]))
 
 
-def random_fresh(draw: random.Random, instance: Instance) -> Fresh:
-    """Draw a function, how many labels to look at, and what is left out of them."""
-    events = random_events(draw)
-    target = None if events.target is None else min(events.target, 2**58)
-    function = draw.randrange(len(instance.cost.functions))
-    return Fresh(function=function, memory=True, labels=events.states, target=target)
-
-
 def random_potentials(draw: random.Random, instance: Instance) -> Potentials:
     """Draw weights and prices up to their limits, each limit reached often."""
     functions, requests = instance.cost.functions, range(len(instance.requests))
@@ -81,7 +72,8 @@ def random_potentials(draw: random.Random, instance: Instance) -> Potentials:
         function=function, moves=moves, scale=scale, potentials=tuple(potential() for _ in range(many)),
         labels=events.states, target=None if events.target is None else min(events.target, 2**58),
     )  # fmt: skip
-    return with_in_order(draw, instance, proof) if draw.random() < 0.5 else proof
+    proof = with_in_order(draw, instance, proof) if draw.random() < 0.5 else proof
+    return proof.replace(places=not instance.machine.partial and draw.random() < 0.5)
 
 
 def with_in_order(draw: random.Random, instance: Instance, proof: Potentials) -> Potentials:

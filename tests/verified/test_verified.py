@@ -13,10 +13,9 @@ import pytest
 
 import kvbound as kv
 from kvbound import machine_checked
-from kvcore.certificates import Alone, SlotDual, SlotPrices, certify
+from kvcore.certificates import Alone, Potential, Potentials, SlotDual, SlotPrices, certify
 from kvcore.certificates.enumeration import Enumeration
 from kvcore.certificates.events import Events
-from kvcore.certificates.fresh import Fresh
 from kvcore.certificates.pairs import Pairs
 from kvcore.certificates.shares import Shares
 from kvcore.rules import RULES
@@ -33,7 +32,7 @@ from tests.support.random_schedules import mutate, random_schedule
 ROOT = Path(__file__).parents[2]
 MARS = kv.builtin_instance("mars-figure1")
 TWO = instance(*requests_of("A 2 2; B 1 2"), cost=(kv.CostFunction(busy=4, tokens=1),), memory=4, host_memory=0)
-"""The example of docs/fresh.md."""
+"""The example of the head of potentials.py."""
 OBJECTIVES = tuple(map(str, machine_checked.OBJECTIVES))
 SEARCHED = tuple(map(str, machine_checked.SEARCHED))
 
@@ -280,7 +279,7 @@ def test_shares_of_the_library_are_proved(objective):
 
 
 @pytest.mark.parametrize(("free", "proof", "value"), [
-    (TWO, Fresh(memory=True, labels=178), 29),
+    (TWO, Potentials(scale=1, potentials=(Potential(compute=1, device=(1, 0), host=(1, 0)),), labels=99), 29),
     (MARS.with_calls_handled("free"), Enumeration(states=100_000), 27),
 ])  # fmt: skip
 def test_what_other_searches_prove_is_searched_again(free, proof, value):

@@ -1,4 +1,4 @@
-"""Orders of batches, one search after another, with ever more labels."""
+"""Searches for orders of batches, one after another, with ever more labels; and schedules of an order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -7,10 +7,9 @@ from math import ceil, inf
 from bounds.task import Proposal, Task
 from bounds.traced import path
 from formulations.timing import start_early
-from kvcore.certificates.budget import InvalidCertificate, Most
-from kvcore.certificates.fresh import Fresh, FreshSearch
+from kvcore.certificates.budget import Most
 from kvcore.certificates.potentials import Potentials, PotentialSearch
-from kvcore.certificates.tokens import chain_of, check_size
+from kvcore.certificates.tokens import chain_of
 from kvcore.instance import Instance
 from kvcore.metrics import scale_of
 from kvcore.referee import InvalidSchedule
@@ -23,24 +22,8 @@ class Looks:
     first = 1000  # after which there is a proof
 
 
-def propose_fresh(task: Task) -> Iterator[Proposal | Schedule]:
-    """Return the proofs of searches within the time; the first is always made.
-
-    Raises InvalidCertificate where there is no hope.
-    """
-    check_size(task.instance)
-    if not can_bind(task.instance):
-        raise InvalidCertificate("contexts fit together: potentials prove the same")
-    functions = [k for k, line in enumerate(task.instance.cost.functions) if line.tokens or line.busy or k == 0]
-    searches = [FreshSearch(task.instance, task.objective, k, Most.labels, task.upper) for k in functions]
-    return looks(task, [
-        (Fresh(function=k, memory=True, labels=Most.labels, target=search.target), search)
-        for k, search in zip(functions, searches, strict=True)
-    ])  # fmt: skip
-
-
 def looks(
-    task: Task, searches: Iterable[tuple[Fresh | Potentials, FreshSearch | PotentialSearch]], most: int = Most.labels
+    task: Task, searches: Iterable[tuple[Potentials, PotentialSearch]], most: int = Most.labels
 ) -> Iterator[Proposal | Schedule]:
     """Yield their proofs and schedules with ever more labels, up to `most` of them."""
     waiting, labels = [*searches], min(Looks.first, most)
@@ -71,7 +54,7 @@ def upper_of(task: Task) -> int | None:
     return None if task.upper is None else ceil(task.upper * scale_of(task.instance.requests, task.objective))
 
 
-def order_of(search: FreshSearch | PotentialSearch) -> list[list[int]]:
+def order_of(search: PotentialSearch) -> list[list[int]]:
     """Return the requests that generate tokens in each batch up to the next label."""
     f = search.orders
     masks = [int(f.batch[at]) for at in path(f.labels, int(f.labels.heap[0]))[1:]]
