@@ -356,7 +356,7 @@ class _Walk:
             self.ready[i], self.token[i] = self.time + call, self.token[i] + 1
             worth[:, i + 1] += grid.wait[:, i + 1] * call
             if self.token[i] < p.length[i]:
-                worth -= (grid.price[:, i, 0] * context[i])[:, None]
+                worth -= (grid.price[:, i, 0] * self.kept(i))[:, None]
         self.place = tuple(places)
         at = self.at(self.time, [i for i in live if self.token[i] < p.length[i]], places)
         source[at > worth] = -1
@@ -364,7 +364,7 @@ class _Walk:
 
     def kept(self, i: int) -> int:
         """Return the KV that the last token of a request left."""
-        return int(self.p.context[i, self.token[i] - 1]) if self.token[i] else 0
+        return int(self.p.kept[i, self.token[i] - 1]) if self.token[i] else 0
 
     def at(self, moment: float, live: list[int], places: Sequence[int]) -> Any:
         """Return what entries are worth by Lemma 2."""

@@ -67,9 +67,9 @@ class Orders(NamedTuple):
     sums: Any  # [2 ** requests]: the least sum of the ends of a set
     weight: Any  # [3, requests]: prices of a token on the device, on the host, and what it is dearer on the device
     who: Any  # [requests]: whose they are
-    size: Any  # [requests]: the most tokens, besides those
-    side: Any  # [requests]: the place of
-    kept: Any  # [requests]: so many tokens
+    side: Any  # [requests]: their places
+    kept: Any  # [requests]: tokens that are there
+    size: Any  # [requests]: the most tokens besides
     then: Any  # [requests]: the place during a batch
     nowhere: Any  # [requests]: `APART`
     pause: Any  # [requests]: the token before the next call

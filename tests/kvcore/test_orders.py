@@ -7,11 +7,13 @@ import pytest
 
 import kvbound as kv
 from bounds.orders import in_order, order_of
-from bounds.potentials import Grid, of_work
+from bounds.potentials import Grid, has_grid, of_work, order_to
 from bounds.task import Task
+from bounds.traced import path
 from kvcore import BadInput, Cost, CostFunction, Instance, Machine, objective_value, verify_schedule
-from kvcore.certificates import InvalidCertificate, Potentials
+from kvcore.certificates import InvalidCertificate, Potential, Potentials
 from kvcore.certificates.budget import Most
+from kvcore.certificates.potential_kernels import APART
 from kvcore.certificates.potentials import PotentialSearch
 from kvcore.metrics import SUMS
 from library.library import Library
@@ -95,6 +97,33 @@ def test_memory_is_a_reason_and_places_are():
         higher, placed = higher + (bounds[0] < bounds[2]), placed + (bounds[1] < bounds[2])
     assert higher >= 9
     assert placed >= 4
+
+
+def test_the_finder_follows_places_and_discards_as_the_search_does():
+    """Where all entries of the grid on which the best order rests are held, its times are those of the whole grid."""
+    placed = discards = 0
+    for seed in range(40):
+        tiny = tight(seed)
+        if not has_grid(tiny):
+            continue
+        grid, search, new = Grid(tiny), at_once(tiny), list[Potential]()
+        held = dict.fromkeys(grid.potential(point, -1) for point in grid.first())
+        while search.run().is_found:
+            order = order_to(search, int(search.orders.labels.heap[0]))
+            new = [each for each in grid.active(search.machine, [order]) if each not in held]
+            if not new or len(held) + len(new) > Most.potentials:
+                break
+            held |= dict.fromkeys(new)
+            search = PotentialSearch(tiny, FLOW, grid.proof(held, 10_000, None))
+        if new or not search.run().is_found:
+            continue
+        rows = path(search.orders.labels, int(search.orders.labels.heap[0]))[1:]
+        walk = grid.walk(search.machine, order)
+        assert all(abs(a - b) <= len(rows) for a, b in zip(walk.times, search.orders.time[rows], strict=True)), seed
+        placed += any(places != (APART,) * len(places) for _, places in order)
+        discards += any(call.handling == "discard" for each in tiny.requests for call in each.calls)
+    assert placed >= 5
+    assert discards >= 5
 
 
 def test_work_of_an_idle_time_is_used_once():
