@@ -3,9 +3,11 @@
 import json
 from contextlib import suppress
 from functools import cache, partial
+from itertools import product
 from math import inf
 from random import Random
 
+import numpy
 import pytest
 
 from bounds import potentials as finder
@@ -13,7 +15,7 @@ from bounds.in_order import propose_in_order
 from bounds.potentials import propose_potentials
 from bounds.task import Proposal, Task
 from bounds.traced import path
-from kvcore import CostFunction, objective_value, verify_schedule
+from kvcore import CostFunction, Schedule, objective_value, verify_schedule
 from kvcore.certificates import (
     InOrder,
     InvalidCertificate,
@@ -29,7 +31,7 @@ from kvcore.certificates.potential_kernels import APART, AWAY, HERE, LOW
 from kvcore.certificates.potentials import PotentialSearch
 from kvcore.metrics import SUMS
 from library import check
-from tests.support.build import instance, requests_of
+from tests.support.build import batches_of, instance, requests_of
 from tests.support.drawer import FRESH, TIGHT, draw_instance
 from tests.support.exhaustive import TooManyStates, exhaustive_optimum
 from tests.support.few import ALL, few
@@ -103,6 +105,62 @@ def test_every_schedule_is_covered_by_labels():
         schedule = random_schedule(draw, tiny)
         exact += follow(tiny, verify_schedule(tiny, schedule), schedule, random_potentials(draw, tiny))
     assert exact >= (1500 if ALL else 125)
+
+
+MOVED = (CostFunction(busy=1, tokens=1), CostFunction(swap_out_tokens=1, swap_in_tokens=1))
+
+
+@pytest.mark.parametrize(("calls", "batches", "prices"), [
+    # B loses its KV, and most of it is processed again before A, which waits, generates its next token
+    ("1/40f 1", "0 A1 B4 | 6 -B4 C1 | 8 B4 | 46 A1 | 48 B1 C8", (1, 1)),
+    # B is on the host where a label begins, and back on the device, where it is dearer, before A's next token
+    ("1/20f 1/40f 1", "0 A1 B4 | 26 >B4 A1 | 31 <B4 | 70 A1 | 72 B1 C9", (1, 0)),
+])  # fmt: skip
+def test_places_are_those_of_a_moment(calls, batches, prices):
+    """What each request holds while another waits is not what it held before: planted, worths were above the truth."""
+    given = requests_of(f"A 1 {calls}; B 4 2; C 9 1")
+    three = instance(*given, cost=MOVED, memory=20, host_memory=20, evict=True, chunked=True)
+    made = Schedule(instance_sha256=three.sha256, batches=tuple(batches_of(batches)))
+    potential = Potential(compute=1, device=(0, prices[0], 0), host=(0, prices[1], 0))
+    proof = Potentials(moves=1, places=True, scale=2, potentials=(potential,), labels=99)
+    follow(three, verify_schedule(three, made), made, proof)
+
+
+def test_a_label_covers_one_with_other_places_where_it_is_lower_by_the_difference():
+    """B holds 4 tokens at a price of 1 on the device, of 0 on the host: 4, 0 and 0 are in its place."""
+    two = instance(*requests_of("A 1 1/20f 1; B 4 2"), cost=MOVED, memory=20, host_memory=20)
+    priced = Potential(compute=1, device=(0, 1), host=(0, 0))
+    search = PotentialSearch(two, FLOW, Potentials(moves=1, places=True, scale=2, potentials=(priced,), labels=9))
+    p, f = search.machine, search.orders
+    f.token[:2], f.worth[:2, 1] = 1, 100
+    for one, other, needed in ((HERE, HERE, 0), (HERE, AWAY, 4), (HERE, APART, 4), (AWAY, HERE, 0), (APART, HERE, 0)):
+        f.place[0, 1], f.place[1, 1] = one, other
+        for less in (0, needed - 1, needed):
+            f.worth[0, 1] = 100 - less
+            assert potential_kernels.covers(p, f, 0, 1) == (less >= needed), (one, other, less)
+
+
+def test_the_most_that_kv_is_worth_is_no_less_than_any_amounts():
+    """For two requests against all amounts on both sides, in the places, rooms and hosts that there are."""
+    draw, tight = Random(1), 0
+    for _ in range(400):
+        price, side = numpy.array(draw.choices(range(4), k=8)).reshape(2, 2, 2), draw.choices((APART, HERE, AWAY), k=2)
+        kept = [draw.randint(1, 3) if place != APART else 0 for place in side]
+        size = [draw.randint(0, 3) for _ in side]
+        room = sum(k for k, at in zip(kept, side, strict=True) if at == HERE) + draw.randint(0, 5)
+        host = sum(k for k, at in zip(kept, side, strict=True) if at == AWAY) + draw.randint(0, 5)
+        held = [[(m, h) for m in range(7) for h in range(7) if k <= m + h <= k + s
+                 and (at != HERE or h == 0) and (at != AWAY or m == 0)]
+                for at, k, s in zip(side, kept, size, strict=True)]  # fmt: skip
+        for other in (-1, 0):
+            gain = price[1] - (price[0] if other == 0 else 0)
+            best = max(int((gain * (one, its)).sum()) for one, its in product(*held)
+                       if one[0] + its[0] <= room and one[1] + its[1] <= host)  # fmt: skip
+            arrays = (numpy.array(row) for row in ((0, 1), size, side, kept))
+            found = potential_kernels.most(price, *arrays, numpy.zeros((3, 2), int), 2, other, 1, room, host)
+            assert found >= best
+            tight += found == best
+    assert tight > 500
 
 
 def test_no_bound_is_above_an_optimum():
