@@ -107,22 +107,23 @@ def test_every_schedule_is_covered_by_labels():
     assert exact >= (1500 if ALL else 125)
 
 
-MOVED = (CostFunction(busy=1, tokens=1), CostFunction(swap_out_tokens=1, swap_in_tokens=1))
+MOVED = (CostFunction(busy=1, tokens=1), CostFunction(swap_in_tokens=1))
 
 
 @pytest.mark.parametrize(("calls", "batches", "prices"), [
     # B loses its KV, and most of it is processed again before A, which waits, generates its next token
-    ("1/40f 1", "0 A1 B4 | 6 -B4 C1 | 8 B4 | 46 A1 | 48 B1 C8", (1, 1)),
+    ("1/100f 1", "0 A1 B40 | 45 -B40 C1 | 50 B40 | 145 A1 | 150 B1 C8", (1, 1)),
     # B is on the host where a label begins, and back on the device, where it is dearer, before A's next token
-    ("1/20f 1/40f 1", "0 A1 B4 | 26 >B4 A1 | 31 <B4 | 70 A1 | 72 B1 C9", (1, 0)),
+    ("1/20f 1/60f 1", "0 A1 B40 | 65 >B40 A1 | 70 <B40 | 130 A1 | 135 B1 C9", (1, 0)),
 ])  # fmt: skip
 def test_places_are_those_of_a_moment(calls, batches, prices):
     """What each request holds while another waits is not what it held before: planted, worths were above the truth."""
-    given = requests_of(f"A 1 {calls}; B 4 2; C 9 1")
-    three = instance(*given, cost=MOVED, memory=20, host_memory=20, evict=True, chunked=True)
+    given, cost = requests_of(f"A 1 {calls}; B 40 2; C 9 1"), (CostFunction(busy=4, tokens=1), MOVED[1])
+    three = instance(*given, cost=cost, memory=60, host_memory=60, evict=True, chunked=True)
     made = Schedule(instance_sha256=three.sha256, batches=tuple(batches_of(batches)))
     potential = Potential(compute=1, device=(0, prices[0], 0), host=(0, prices[1], 0))
-    proof = Potentials(moves=1, places=True, scale=2, potentials=(potential,), labels=99)
+    work = Potential(compute=2, device=(2, 2, 2), host=(2, 2, 2))
+    proof = Potentials(moves=1, places=True, scale=2, potentials=(work, potential), labels=99)
     follow(three, verify_schedule(three, made), made, proof)
 
 
